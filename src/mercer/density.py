@@ -1,0 +1,395 @@
+"""Log densities over network parameters: `density(params, batch=None) -> scalar`."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from .checks import default_float, require_count, require_finite, require_float64, require_positive
+from .domains import Box
+from .energy import Energy, Function, Quadrature
+from .likelihoods import Likelihood
+from .readout import Readout, Where, condition_readout, default_where, linear_in_readout
+
+Params = PyTree
+
+
+def is_random(leaf: Any) -> bool:
+    """Whether a leaf of a network is a random parameter by default: a JAX array of floats.
+
+    NumPy arrays are constants.
+    """
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+class Prior(eqx.Module):
+    """The Mercer prior p(θ) ∝ N(θ; 0, σ²) exp(−E(u_θ − m)) over the parameters of a network.
+
+    `network` is a module u(x) -> scalar or a pytree of them, with one energy for all or a
+    pytree of energies to match (None: the reference alone). `reference` is σ; None leaves the
+    paper's density, which is improper. `mean` is m, or a pytree of means. `trainable` is a
+    filter: a function of a leaf, or a pytree of booleans like the network; `readout` says where
+    the last, linear layer is, by default the attribute of that name.
+
+    `normalised` divides by the integral over the readout, so that the density integrates to one
+    and `draw` gives exact draws of it. It is the default where the energy is deterministic and
+    the readout linear.
+
+    >>> import mercer
+    >>> network = mercer.FourierMLP(1, 50, boundary="dirichlet", key=jax.random.key(0))
+    >>> prior = mercer.Prior(mercer.Quadrature(mercer.BrownianBridge(50)), network)
+    >>> prior(prior.params).shape
+    ()
+    """
+
+    energy: PyTree[Energy]
+    params: Params
+    static: PyTree
+    mean: PyTree[Function] | None
+    where: Where
+    reference: float | None = eqx.field(static=True)
+    normalised: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        energy: PyTree[Energy],
+        network: PyTree,
+        reference: float | None = 1.0,
+        mean: PyTree[Function] | None = None,
+        trainable: Callable[[Any], bool] | PyTree[bool] = is_random,
+        normalised: bool | None = None,
+        readout: Where = default_where,
+    ):
+        self.params, self.static = eqx.partition(network, trainable)
+        self.energy = energy
+        self.mean = mean
+        self.where = readout
+        self.reference = None if reference is None else float(reference)
+        _check_prior(self.params, self.terms(self.params), self.reference)
+        self.normalised = _choose_normalised(self, normalised)
+
+    def network(self, params: Params) -> PyTree:
+        """The network, or pytree of networks, with these parameters."""
+        return eqx.combine(params, self.static)
+
+    def batch(self, key: PRNGKeyArray) -> list:
+        """All the randomness of one evaluation, one entry a network."""
+        terms = self.terms(self.params)
+        keys = jax.random.split(key, len(terms))
+        return [t.energy.batch(k) if t.energy else None for t, k in zip(terms, keys, strict=True)]
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether the density needs no batch."""
+        return all(t.energy is None or t.energy.is_deterministic for t in self.terms(self.params))
+
+    def __call__(self, params: Params, batch: list | None = None) -> Float[Array, ""]:
+        terms = self.terms(params)
+        batches = [None] * len(terms) if batch is None else batch
+        energies = [self._energy(t, b) for t, b in zip(terms, batches, strict=True)]
+        return self._reference_log_density(params) - sum(energies)
+
+    def require_exact(self) -> None:
+        """Raise, and say why, unless the closed forms for a linear readout apply."""
+        require_float64("the closed form for a linear readout")
+        if self.reference is None:
+            raise ValueError("reference=None is improper: it has no exact draws; give a reference.")
+        reason = _obstacle(self)
+        if reason:
+            raise ValueError(reason)
+
+    def draw(self, key: PRNGKeyArray) -> Params:
+        """An exact, independent draw of all parameters: hidden ones from the reference, the
+        readout from its Gaussian law given them."""
+        self.require_exact()
+        reference_key, *keys = jax.random.split(key, 1 + len(self.terms(self.params)))
+        params = self.draw_reference(reference_key)
+        parts, structure = jax.tree.flatten(params, is_leaf=is_network)
+        for i, (term, term_key) in enumerate(zip(self.terms(params), keys, strict=True)):
+            if term.energy is not None:
+                unravel = ravel_pytree(self.where(parts[i]))[1]
+                weights = unravel(self.readout_law(term).draw(term_key))
+                parts[i] = eqx.tree_at(self.where, parts[i], weights)
+        return jax.tree.unflatten(structure, parts)
+
+    def draw_reference(self, key: PRNGKeyArray) -> Params:
+        """A draw of all parameters from the Gaussian reference alone."""
+        if self.reference is None:
+            raise ValueError("reference=None is improper and cannot be drawn from; give a reference.")
+        flat, unravel = ravel_pytree(self.params)
+        return unravel(self.reference * jax.random.normal(key, flat.shape, flat.dtype))
+
+    def readout_law(self, term: "Term") -> Readout:
+        """The Gaussian law of one network's readout given its hidden parameters."""
+        return condition_readout(term.energy, term.network, self.where, self.reference, term.mean)
+
+    def _energy(self, term: "Term", batch: Any) -> Float[Array, ""]:
+        if term.energy is None:
+            return jnp.zeros(())
+        if self.normalised:
+            law = self.readout_law(term)
+            weights = ravel_pytree(self.where(term.network))[0]
+            return law.energy(weights) + law.log_normaliser
+        return term.energy(subtract(term.network, term.mean), batch)
+
+    def _reference_log_density(self, params: Params) -> Float[Array, ""]:
+        if self.reference is None:
+            return jnp.zeros(())
+        flat = ravel_pytree(params)[0]
+        scale = flat.shape[0] * (math.log(self.reference) + 0.5 * math.log(2 * math.pi))
+        return -0.5 * jnp.sum(jnp.square(flat / self.reference)) - scale
+
+    def terms(self, params: Params) -> "list[Term]":
+        """The networks with these parameters, each with its energy and its mean."""
+        networks, structure = jax.tree.flatten(self.network(params), is_leaf=is_network)
+        energies = _match(self.energy, structure, "energy", lambda e: isinstance(e, Energy))
+        means = _match(self.mean, structure, "mean", callable)
+        return [Term(*parts) for parts in zip(networks, energies, means, strict=True)]
+
+
+class Term(NamedTuple):
+    """One network with its energy and its mean."""
+
+    network: Any
+    energy: Energy | None
+    mean: Function | None
+
+
+class PosteriorBatch(NamedTuple):
+    prior: list
+    rows: Int[Array, " n"] | None
+
+
+class Posterior(eqx.Module):
+    """log p(θ | y) up to a constant: the prior plus the log likelihood of data = (X, y).
+
+    X has shape (n, d). With a `batch_size`, `batch(key)` also draws rows without replacement
+    and their log likelihood is scaled by N/n. Quantities of the likelihood that are given as
+    `LogNormal` are learned too; `params` is then a dict of "network" and "likelihood".
+    """
+
+    prior: Prior
+    likelihood: Likelihood
+    inputs: Float[Array, "N d"]
+    targets: Array
+    batch_size: int | None = eqx.field(static=True)
+
+    def __init__(
+        self, prior: Prior, likelihood: Likelihood, data: tuple, batch_size: int | None = None
+    ):
+        self.prior = prior
+        self.likelihood = likelihood
+        self.inputs, self.targets = _check_data(prior, likelihood, data)
+        self.batch_size = batch_size
+        if batch_size is not None:
+            require_count("batch_size", batch_size)
+            if batch_size > self.inputs.shape[0]:
+                raise ValueError(
+                    f"batch_size={batch_size} is more than the {self.inputs.shape[0]} rows of data."
+                )
+
+    @property
+    def params(self) -> Params:
+        """A starting point, and the structure of the parameters."""
+        learned = self.likelihood.params
+        if not jax.tree.leaves(learned):
+            return self.prior.params
+        return {"network": self.prior.params, "likelihood": learned}
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether the density needs no batch."""
+        return self.prior.is_deterministic and self.batch_size is None
+
+    def network(self, params: Params) -> PyTree:
+        """The network, or pytree of networks, with these parameters."""
+        return self.prior.network(self._split(params)[0])
+
+    def batch(self, key: PRNGKeyArray) -> PosteriorBatch:
+        prior_key, row_key = jax.random.split(key)
+        rows = None
+        if self.batch_size is not None:
+            total = self.inputs.shape[0]
+            rows = jax.random.choice(row_key, total, (self.batch_size,), replace=False)
+        return PosteriorBatch(self.prior.batch(prior_key), rows)
+
+    def log_likelihood(self, params: Params, rows: Int[Array, " n"] | None = None):
+        """log p(y | θ), of the given rows alone and scaled by N/n where rows are given."""
+        network_params, learned = self._split(params)
+        likelihood, x, y = self.likelihood.with_params(learned), self.inputs, self.targets
+        if rows is not None:
+            likelihood, x, y = likelihood.at_rows(rows), x[rows], y[rows]
+        terms = likelihood(self.prior.network(network_params), x, y)
+        return jnp.sum(terms) * (self.inputs.shape[0] / x.shape[0])
+
+    def __call__(self, params: Params, batch: PosteriorBatch | None = None) -> Float[Array, ""]:
+        prior_batch, rows = (None, None) if batch is None else batch
+        network_params, learned = self._split(params)
+        hyper = sum(norm.logpdf(leaf) for leaf in jax.tree.leaves(learned))
+        if batch is None and self.batch_size is not None:
+            raise ValueError("this posterior has data minibatches: pass posterior.batch(key).")
+        return self.prior(network_params, prior_batch) + hyper + self.log_likelihood(params, rows)
+
+    def draw(self, key: PRNGKeyArray) -> Params:
+        """An exact draw of the prior, as a starting point."""
+        network_key, likelihood_key = jax.random.split(key)
+        network_params, learned = self.prior.draw(network_key), self.likelihood.params
+        if not jax.tree.leaves(learned):
+            return network_params
+        flat, unravel = ravel_pytree(learned)
+        noise = unravel(jax.random.normal(likelihood_key, flat.shape, flat.dtype))
+        return {"network": network_params, "likelihood": noise}
+
+    def _split(self, params: Params) -> tuple[Params, Any]:
+        if not jax.tree.leaves(self.likelihood.params):
+            return params, self.likelihood.params
+        return params["network"], params["likelihood"]
+
+
+def subtract(u: Function, mean: Function | None) -> Function:
+    """u − m."""
+    return u if mean is None else lambda x: u(x) - mean(x)
+
+
+def is_network(node: Any) -> bool:
+    return isinstance(node, eqx.Module)
+
+
+def _match(tree: Any, structure: Any, name: str, is_member: Callable[[Any], bool]) -> list:
+    """One entry of `tree` a network: the same for all, or one each."""
+    if tree is None or is_member(tree):
+        return [tree] * structure.num_leaves
+    try:
+        return structure.flatten_up_to(tree)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be one for all networks or a pytree like them: {error}"
+        ) from None
+
+
+def _check_prior(params: Params, terms: list[Term], reference: float | None) -> None:
+    if not jax.tree.leaves(params):
+        raise ValueError("no leaf of the network is random; check the `trainable` filter.")
+    if reference is None:
+        warnings.warn(
+            "reference=None leaves the paper's density, which is improper: parameters wander "
+            "freely where the kept modes do not see them. Give a reference to make it a prior.",
+            stacklevel=3,
+        )
+    else:
+        require_positive("reference", reference)
+    for term in terms:
+        if not callable(term.network):
+            raise ValueError(f"a network must be callable, u(x) -> scalar, got {term.network!r}.")
+        if term.energy is not None:
+            _check_term(term)
+
+
+def _check_term(term: Term) -> None:
+    if not isinstance(term.energy, Energy):
+        raise ValueError(f"energy must be an Energy or None, got {term.energy!r}.")
+    domain = term.energy.spectrum.domain
+    example = jax.ShapeDtypeStruct((domain.dimension,), default_float())
+    shape = jax.eval_shape(term.network, example).shape
+    if shape != ():
+        raise ValueError(
+            f"a network must map a point of shape ({domain.dimension},) to a scalar, got shape {shape}."
+        )
+    own = getattr(term.network, "domain", None)
+    if isinstance(own, Box) and isinstance(domain, Box) and not own.same_as(domain):
+        raise ValueError(
+            f"the network was made for {own}, the spectrum lives on {domain}; "
+            "give the network domain=spectrum.domain."
+        )
+    vanishes, boundary = getattr(term.network, "boundary", None), term.energy.spectrum.boundary
+    if vanishes is not None and boundary is not None:
+        _check_sides(vanishes, boundary)
+
+
+def _check_sides(vanishes: tuple, boundary: tuple) -> None:
+    for axis, (network_sides, sides) in enumerate(zip(vanishes, boundary, strict=True)):
+        for end, mine, theirs in zip(("lower", "upper"), network_sides, sides, strict=True):
+            if mine == "dirichlet" and theirs != "dirichlet":
+                raise ValueError(
+                    f"the network vanishes at the {end} side of axis {axis}, where the process is "
+                    f"{theirs} and has variance; drop that side from the network's boundary."
+                )
+
+
+def _choose_normalised(prior: Prior, wanted: bool | None) -> bool:
+    if wanted is False:
+        return False
+    if wanted:
+        prior.require_exact()
+        return True
+    return (
+        bool(jax.config.read("jax_enable_x64"))
+        and prior.reference is not None
+        and not _obstacle(prior)
+    )
+
+
+def _obstacle(prior: Prior) -> str | None:
+    """Why the closed form does not apply, or None."""
+    terms = prior.terms(prior.params)
+    random = jax.tree.leaves(prior.params, is_leaf=is_network)
+    for term, params in zip(terms, random, strict=True):
+        if term.energy is None:
+            continue
+        if not isinstance(term.energy, Quadrature):
+            return (
+                f"the closed form needs the Quadrature energy, got {type(term.energy).__name__}."
+            )
+        x = jnp.asarray(np.asarray(term.energy.points)[len(term.energy.points) // 3])
+        if not linear_in_readout(term.network, prior.where, x):
+            return (
+                f"{type(term.network).__name__} is not linear in its readout (or `readout=` does not "
+                "say where it is), so there is no closed form: sample the density instead."
+            )
+        if len(jax.tree.leaves(prior.where(params))) < len(jax.tree.leaves(prior.where(term.network))):
+            return "the readout is not among the random parameters; let the `trainable` filter take it."
+    return None
+
+
+def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Array, Array]:
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise ValueError("data must be a pair (X, y).")
+    inputs = jnp.asarray(data[0], default_float())
+    targets = jnp.asarray(data[1])
+    if inputs.ndim != 2:
+        raise ValueError(f"X must have shape (n, d), got {inputs.shape}; use X[:, None] in 1-D.")
+    if inputs.shape[0] == 0:
+        raise ValueError("the data set is empty: X has no rows.")
+    if targets.shape[:1] != inputs.shape[:1]:
+        raise ValueError(f"X has {inputs.shape[0]} rows, y has shape {targets.shape}; one row a target.")
+    require_finite("X", inputs)
+    require_finite("y", targets)
+    if likelihood.observes_points:
+        domains = [t.energy.spectrum.domain for t in prior.terms(prior.params) if t.energy]
+        for domain in domains:
+            require_inside(domain, inputs)
+    likelihood.check(targets)
+    return inputs, targets
+
+
+def require_inside(domain: Any, points: Float[Array, "n d"], name: str = "X") -> None:
+    """Raise if a point lies outside the domain, and say how far."""
+    if points.shape[1] != domain.dimension:
+        raise ValueError(
+            f"{name} has {points.shape[1]} columns, the domain has {domain.dimension} dimensions."
+        )
+    excess = np.asarray(jax.vmap(domain.excess)(points))
+    if np.any(excess > 0):
+        row = int(np.argmax(excess))
+        raise ValueError(
+            f"{int(np.sum(excess > 0))} of {points.shape[0]} rows of {name} lie outside the domain, "
+            f"the farthest, row {row}, by {excess[row]:.4g}; widen the domain or drop them."
+        )

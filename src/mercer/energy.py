@@ -1,0 +1,244 @@
+"""The Mercer energy E(u) = ½⟨u, S⁻¹u⟩ = ½ Σₙ cₙ²/λₙ, cₙ = ⟨u, φₙ⟩, three ways.
+
+`energy(u)` is a number where the evaluation is deterministic; where it is random,
+`energy(u, energy.batch(key))` is an unbiased estimate, and all its randomness is the batch.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+
+from .checks import default_float, is_concrete, require_count, require_finite
+from .domains import Domain, Empirical
+from .spectra import Spectrum
+
+Function = Callable[[Float[Array, " d"]], Float[Array, ""]]
+
+
+class Energy(eqx.Module):
+    """A way to evaluate ½⟨u, S⁻¹u⟩ for a function u of one point."""
+
+    spectrum: eqx.AbstractVar[Spectrum]
+    is_deterministic: eqx.AbstractClassVar[bool]
+
+    @abstractmethod
+    def batch(self, key: PRNGKeyArray) -> Any:
+        """All the randomness of one estimate; None where there is none."""
+
+    @abstractmethod
+    def __call__(self, u: Function, batch: Any = None) -> Float[Array, ""]:
+        """The energy of u, or an unbiased estimate of it."""
+
+
+class Quadrature(Energy):
+    """All modes by Gauss–Legendre quadrature: deterministic, one matrix product.
+
+    `num_points` counts the points to each axis; by default it follows from the spectrum's
+    highest frequency. On an `Empirical` domain the points are the domain's own.
+
+    >>> import mercer
+    >>> energy = mercer.Quadrature(mercer.BrownianMotion(100))
+    >>> round(float(energy(lambda t: jnp.sin(jnp.pi * t[0] / 2))), 6)  # ½∫u'² = π²/16
+    0.61685
+    """
+
+    spectrum: Spectrum
+    points: Float[Array, "n d"]
+    weights: Float[Array, " n"]
+    projector: Float[Array, "K n"]
+    is_deterministic = True
+
+    def __init__(self, spectrum: Spectrum, num_points: int | tuple[int, ...] | None = None):
+        spectrum.check()
+        wanted = spectrum.quadrature_points()
+        self.spectrum = spectrum
+        self.points, self.weights = spectrum.domain.quadrature(num_points or wanted)
+        values = jax.vmap(spectrum.eigenfunctions)(self.points)
+        self.projector = (self.weights[:, None] * values).T
+        _check_resolution(self.projector @ values, num_points or wanted, wanted)
+
+    def batch(self, key: PRNGKeyArray) -> None:
+        return None
+
+    def coefficients(self, u: Function) -> Float[Array, " K"]:
+        """(⟨u, φ₁⟩, …, ⟨u, φ_K⟩)."""
+        return self.projector @ jax.vmap(u)(self.points)
+
+    def __call__(self, u: Function, batch: None = None) -> Float[Array, ""]:
+        coefficients = self.coefficients(u)
+        return weigh(self.spectrum.log_eigenvalues, coefficients, coefficients)
+
+
+class LatticeBatch(NamedTuple):
+    first: Float[Array, "n d"]
+    second: Float[Array, "n d"]
+
+
+class Lattice(Energy):
+    """All modes on two independently shifted rank-1 lattices: unbiased, any dimension.
+
+    `num_points` counts the points of each lattice: any number in one dimension, a power of
+    two in more.
+    """
+
+    spectrum: Spectrum
+    num_points: int = eqx.field(static=True)
+    is_deterministic = False
+
+    def __check_init__(self):
+        require_count("num_points", self.num_points)
+        self.spectrum.check()
+        self.spectrum.domain.lattice(jax.random.key(0), self.num_points)
+
+    def batch(self, key: PRNGKeyArray) -> LatticeBatch:
+        first, second = jax.random.split(key)
+        domain = self.spectrum.domain
+        return LatticeBatch(
+            domain.lattice(first, self.num_points), domain.lattice(second, self.num_points)
+        )
+
+    def __call__(self, u: Function, batch: LatticeBatch | None = None) -> Float[Array, ""]:
+        batch = require_batch(self, batch)
+        first = average_products(self.spectrum, u, batch.first)
+        second = average_products(self.spectrum, u, batch.second)
+        return weigh(self.spectrum.log_eigenvalues, first, second)
+
+
+class MonteCarloBatch(NamedTuple):
+    first: Float[Array, "n d"]
+    second: Float[Array, "n d"]
+    modes: Int[Array, " N"] | None
+
+
+class MonteCarlo(Energy):
+    """The paper's estimator (Proposition 3.1): two independent point batches, random modes.
+
+    ½ (|Ω|²/(N M²)) Σ_α (λ p)⁻¹_{n_α} (Σ u φ_{n_α})(Σ u φ_{n_α}) over M points each.
+    `num_points` is M, `num_modes` is N (None: every mode, none at random). `modes` is the
+    distribution p(n): "uniform" (the paper's eq. 3.7), "zeta" (∝ n⁻²), "geometric" (at the
+    rate of the eigenvalues), or K probabilities. Points come from the domain's own measure,
+    or from `proposal`, another domain that covers it, with importance weights.
+    """
+
+    spectrum: Spectrum
+    num_points: int = eqx.field(static=True)
+    num_modes: int | None = eqx.field(static=True)
+    probabilities: Float[Array, " K"]
+    proposal: Domain | None
+    is_deterministic = False
+
+    def __init__(
+        self,
+        spectrum: Spectrum,
+        num_points: int,
+        num_modes: int | None = None,
+        modes: str | ArrayLike = "uniform",
+        proposal: Domain | None = None,
+    ):
+        spectrum.check()
+        require_count("num_points", num_points)
+        if num_modes is not None:
+            require_count("num_modes", num_modes)
+        if proposal is not None and isinstance(spectrum.domain, Empirical):
+            raise ValueError("an Empirical domain has atoms, not a density; drop the proposal.")
+        self.spectrum = spectrum
+        self.num_points = num_points
+        self.num_modes = num_modes
+        self.probabilities = _mode_probabilities(modes, spectrum)
+        self.proposal = proposal
+
+    def batch(self, key: PRNGKeyArray) -> MonteCarloBatch:
+        first, second, third = jax.random.split(key, 3)
+        source = self.proposal or self.spectrum.domain
+        modes = None
+        if self.num_modes is not None:
+            count = self.spectrum.num_modes
+            modes = jax.random.choice(third, count, (self.num_modes,), p=self.probabilities)
+        return MonteCarloBatch(
+            source.sample(first, self.num_points), source.sample(second, self.num_points), modes
+        )
+
+    def __call__(self, u: Function, batch: MonteCarloBatch | None = None) -> Float[Array, ""]:
+        batch = require_batch(self, batch)
+        first = average_products(self.spectrum, u, batch.first, self.proposal)
+        second = average_products(self.spectrum, u, batch.second, self.proposal)
+        logs = self.spectrum.log_eigenvalues
+        if batch.modes is None:
+            return weigh(logs, first, second)
+        # The sum over all modes is the mean over random ones of each term over its probability.
+        logs = logs + jnp.log(self.num_modes * self.probabilities)
+        return weigh(logs[batch.modes], first[batch.modes], second[batch.modes])
+
+
+def weigh(
+    log_eigenvalues: Float[Array, " K"], first: Float[Array, " K"], second: Float[Array, " K"]
+) -> Float[Array, ""]:
+    """½ Σ first · second / λ."""
+    roots = jnp.exp(-0.5 * log_eigenvalues)
+    return 0.5 * jnp.dot(roots * first, roots * second)
+
+
+def average_products(
+    spectrum: Spectrum, u: Function, points: Float[Array, "n d"], proposal: Domain | None = None
+) -> Float[Array, " K"]:
+    """Estimates of ⟨u, φₙ⟩ from points that are distributed as the measure, or as `proposal`."""
+    values = jax.vmap(u)(points) * (spectrum.domain.measure / points.shape[0])
+    if proposal is not None:
+        total = spectrum.domain.measure / proposal.measure
+        ratio = jax.vmap(lambda x: spectrum.domain.density(x) / (proposal.density(x) * total))
+        values = values * ratio(points)
+    return values @ jax.vmap(spectrum.eigenfunctions)(points)
+
+
+def require_batch(energy: Energy, batch: Any) -> Any:
+    """The batch, or an error that says how to make one."""
+    if batch is None:
+        name = type(energy).__name__
+        raise ValueError(
+            f"the {name} energy is random: pass density(params, density.batch(key)), or use the "
+            "Quadrature energy where a deterministic density is needed."
+        )
+    return batch
+
+
+def _mode_probabilities(modes: str | ArrayLike, spectrum: Spectrum) -> Float[Array, " K"]:
+    count = spectrum.num_modes
+    n = np.arange(1, count + 1, dtype=float)
+    if isinstance(modes, str):
+        logs = np.asarray(spectrum.log_eigenvalues, dtype=float)
+        rate = (logs[-1] - logs[0]) / max(count - 1, 1)
+        choices = {"uniform": np.ones(count), "zeta": n**-2.0, "geometric": np.exp(rate * (n - 1))}
+        if modes not in choices:
+            raise ValueError(f"modes must be one of {sorted(choices)} or probabilities, got {modes!r}.")
+        pmf = choices[modes] / choices[modes].sum()
+    else:
+        pmf = np.asarray(modes, dtype=float)
+        if pmf.shape != (count,) or not (np.all(pmf > 0) and np.isclose(pmf.sum(), 1.0)):
+            raise ValueError(
+                f"modes must be {count} positive probabilities that sum to one, got shape "
+                f"{pmf.shape} and sum {pmf.sum():.6g}."
+            )
+    if np.any(pmf < np.finfo(default_float()).tiny):
+        raise ValueError(f"mode {int(np.argmin(pmf)) + 1} has a probability that underflows; use 'uniform'.")
+    return jnp.asarray(pmf, default_float())
+
+
+def _check_resolution(gram: Float[Array, "K K"], points, wanted) -> None:
+    """Raise if the quadrature does not see the modes as orthonormal."""
+    if not is_concrete(gram):
+        return
+    require_finite("the eigenfunctions at the quadrature points", gram)
+    tolerance = np.finfo(default_float()).eps ** 0.4
+    worst = float(np.max(np.abs(np.asarray(gram) - np.eye(gram.shape[0]))))
+    if worst > tolerance:
+        raise ValueError(
+            f"quadrature with {points} points to an axis cannot tell the {gram.shape[0]} modes apart "
+            f"(their inner products are off by {worst:.1e}); use at least {wanted} points, or fewer "
+            "modes. If that many were used, the eigenfunctions are not orthonormal on the domain."
+        )

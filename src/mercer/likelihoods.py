@@ -1,0 +1,184 @@
+"""log p(y | u): what was observed of a function, and with what noise.
+
+A likelihood is called with the network (or pytree of networks), inputs X of shape (n, d) and
+targets y, and returns one log density a row. `observe(u, X)` is the forward map R, by default
+the values of u at X; it may solve a differential equation instead.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy import stats
+from jax.scipy.special import gammaln
+from jaxtyping import Array, ArrayLike, Float, Int, PyTree
+
+from .checks import default_float, is_concrete, require_positive
+
+Observe = Callable[[Any, Float[Array, "n d"]], Any]
+
+
+class LogNormal(eqx.Module):
+    """A positive number to be learned, a priori median · exp(spread · N(0, 1)).
+
+    >>> noise = LogNormal(median=0.1, spread=1.0)
+    """
+
+    median: float
+    spread: float
+
+    def __check_init__(self):
+        require_positive("median", self.median)
+        require_positive("spread", self.spread)
+
+    def __call__(self, z: Float[Array, ""]) -> Float[Array, ""]:
+        return self.median * jnp.exp(self.spread * z)
+
+
+Positive = ArrayLike | LogNormal
+
+
+def values_at(u: Any, inputs: Float[Array, "n d"]) -> Any:
+    """The values of a network, or of each in a pytree of networks, at the rows of X."""
+    is_network = lambda node: isinstance(node, eqx.Module) or callable(node)  # noqa: E731
+    return jax.tree.map(lambda network: jax.vmap(network)(inputs), u, is_leaf=is_network)
+
+
+def _is_unknown(node: Any) -> bool:
+    return isinstance(node, LogNormal)
+
+
+class Likelihood(eqx.Module):
+    """log p(y | u) a row; quantities given as `LogNormal` are learned with the network."""
+
+    observe: eqx.AbstractVar[Observe | None]
+
+    @abstractmethod
+    def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        """Log density of each target given what the forward map predicts."""
+
+    @abstractmethod
+    def check(self, targets: Array) -> None:
+        """Raise if targets of this kind cannot have been observed."""
+
+    def __call__(self, u: Any, inputs: Float[Array, "n d"], targets: Array) -> Float[Array, " n"]:
+        return self.log_prob((self.observe or values_at)(u, inputs), targets)
+
+    @property
+    def observes_points(self) -> bool:
+        """Whether the rows of X are points of the network's own domain."""
+        return self.observe is None
+
+    @property
+    def params(self) -> PyTree:
+        """Standardised values of the learned quantities, zero at the median."""
+        unknown = eqx.filter(self, _is_unknown, is_leaf=_is_unknown)
+        return [jnp.zeros(()) for _ in jax.tree.leaves(unknown, is_leaf=_is_unknown)]
+
+    def with_params(self, params: PyTree) -> "Likelihood":
+        """The likelihood with its learned quantities at these values."""
+        leaves, structure = jax.tree.flatten(self, is_leaf=_is_unknown)
+        values = iter(params)
+        known = [leaf(next(values)) if _is_unknown(leaf) else leaf for leaf in leaves]
+        return jax.tree.unflatten(structure, known)
+
+    def at_rows(self, rows: Int[Array, " n"]) -> "Likelihood":
+        """The likelihood of some rows of the data: arrays of one entry a row are cut alike."""
+        return jax.tree.map(lambda leaf: leaf[rows] if jnp.ndim(leaf) == 1 else leaf, self)
+
+
+class Gaussian(Likelihood):
+    """y = R(u) + N(0, scale²); `scale` is a number, one a row, or `LogNormal` to be learned.
+
+    >>> likelihood = Gaussian(0.1)
+    >>> likelihood.log_prob(jnp.zeros(2), jnp.zeros(2)).shape
+    (2,)
+    """
+
+    scale: Positive = eqx.field(converter=lambda s: _positive("scale", s))
+    observe: Observe | None = eqx.field(default=None)
+
+    def log_prob(self, predicted: Float[Array, " n"], targets: Array) -> Float[Array, " n"]:
+        return stats.norm.logpdf(targets, predicted, self.scale)
+
+    def check(self, targets: Array) -> None:
+        _check_rows("scale", self.scale, targets)
+
+
+class Heteroscedastic(Likelihood):
+    """y = m(x) + N(0, σ(x)²) for a pytree of networks {"mean": m, "scale": s}, σ = transform(s)."""
+
+    transform: Callable[[Array], Array] = eqx.field(default=jax.nn.softplus)
+    observe: Observe | None = eqx.field(default=None)
+
+    def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        if not isinstance(predicted, dict) or set(predicted) != {"mean", "scale"}:
+            raise ValueError('Heteroscedastic needs networks {"mean": …, "scale": …}.')
+        return stats.norm.logpdf(targets, predicted["mean"], self.transform(predicted["scale"]))
+
+    def check(self, targets: Array) -> None:
+        _check_rows("scale", 1.0, targets)
+
+
+class StudentT(Likelihood):
+    """y = R(u) + scale · t with `degrees` of freedom: Gaussian that forgives outliers."""
+
+    degrees: Positive = eqx.field(converter=lambda s: _positive("degrees", s))
+    scale: Positive = eqx.field(converter=lambda s: _positive("scale", s))
+    observe: Observe | None = eqx.field(default=None)
+
+    def log_prob(self, predicted: Float[Array, " n"], targets: Array) -> Float[Array, " n"]:
+        return stats.t.logpdf(targets, self.degrees, predicted, self.scale)
+
+    def check(self, targets: Array) -> None:
+        _check_rows("scale", self.scale, targets)
+
+
+class Bernoulli(Likelihood):
+    """y ∈ {0, 1} with P(y = 1) = sigmoid(R(u))."""
+
+    observe: Observe | None = eqx.field(default=None)
+
+    def log_prob(self, predicted: Float[Array, " n"], targets: Array) -> Float[Array, " n"]:
+        return -jax.nn.softplus(jnp.where(targets == 1, -predicted, predicted))
+
+    def check(self, targets: Array) -> None:
+        if not np.all(np.isin(np.asarray(targets), (0, 1))):
+            raise ValueError("Bernoulli targets must be 0 or 1.")
+
+
+class Poisson(Likelihood):
+    """Counts y with rate exp(R(u))."""
+
+    observe: Observe | None = eqx.field(default=None)
+
+    def log_prob(self, predicted: Float[Array, " n"], targets: Array) -> Float[Array, " n"]:
+        return targets * predicted - jnp.exp(predicted) - gammaln(targets + 1.0)
+
+    def check(self, targets: Array) -> None:
+        counts = np.asarray(targets)
+        if np.any(counts < 0) or np.any(counts != np.round(counts)):
+            raise ValueError("Poisson targets must be whole numbers, zero or more.")
+
+
+def _positive(name: str, value: Positive) -> Array | LogNormal:
+    if isinstance(value, LogNormal):
+        return value
+    array = jnp.asarray(value, default_float())
+    require_positive(name, array)
+    return array
+
+
+def _check_rows(name: str, value: Any, targets: Array) -> None:
+    if targets.ndim != 1:
+        raise ValueError(f"y must have shape (n,), got {targets.shape}.")
+    if isinstance(value, LogNormal):
+        return
+    if is_concrete(value) and jnp.ndim(value) == 1 and jnp.shape(value) != targets.shape:
+        raise ValueError(
+            f"{name} must be one number or one a row, {targets.shape[0]} of them; got {jnp.shape(value)}."
+        )

@@ -1,0 +1,137 @@
+"""Closed forms for a network that is linear in its last layer, given the layers before.
+
+With u = g + f·w for readout weights w, features f and an offset g, and coefficients
+M = σ Λ^(−½) ⟨φ, f⟩ and r = Λ^(−½) ⟨φ, g − m⟩,
+
+    ∫ exp(−E(u − m)) N(w; 0, σ²) dw = det(I + MMᵀ)^(−½) exp(−½ rᵀ(I + MMᵀ)⁻¹ r)
+
+and w given the hidden parameters is Gaussian with precision (I + MᵀM)/σ².
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .energy import Function, Quadrature
+
+Network = Any
+Where = Callable[[Network], Any]
+LINEARITY_TOLERANCE = 1e-3
+
+
+def default_where(network: Network) -> Any:
+    """The readout leaf of a network: its attribute `readout`."""
+    return network.readout
+
+
+def linear_in_readout(network: Network, where: Where, x: Float[Array, " d"]) -> bool:
+    """Whether u(x) is affine in the readout: its slope is the same at two different readouts."""
+    try:
+        readout = where(network)
+    except AttributeError:
+        return False
+    doubled = jax.tree.map(lambda leaf: 2 * leaf + 1, readout)
+    slope = features(network, where, x)
+    other = features(eqx.tree_at(where, network, doubled), where, x)
+    size = np.max(np.abs(slope)) + np.finfo(slope.dtype).tiny
+    return bool(np.max(np.abs(slope - other)) <= LINEARITY_TOLERANCE * size)
+
+
+def features(network: Network, where: Where, x: Float[Array, " d"]) -> Float[Array, " W"]:
+    """f(x): the derivative of the output by the readout weights, flattened."""
+    slopes = jax.grad(lambda readout: eqx.tree_at(where, network, readout)(x))(where(network))
+    return ravel_pytree(slopes)[0]
+
+
+def offset(network: Network, where: Where, x: Float[Array, " d"]) -> Float[Array, ""]:
+    """g(x): the output with the readout at zero."""
+    zero = jax.tree.map(jnp.zeros_like, where(network))
+    return eqx.tree_at(where, network, zero)(x)
+
+
+class Readout(eqx.Module):
+    """The Gaussian law of the readout weights given everything else in the network.
+
+    `mixing` is M (K × W), `residual` is r, `scale` is σ, and `factor` the triangle R with
+    RᵀR = I + MᵀM or, if the network is wider than the modes are many, I + MMᵀ.
+    """
+
+    mixing: Float[Array, "K W"]
+    residual: Float[Array, " K"]
+    factor: Float[Array, "m m"]
+    scale: float = eqx.field(static=True)
+
+    @property
+    def is_wide(self) -> bool:
+        return self.mixing.shape[1] > self.mixing.shape[0]
+
+    @property
+    def log_normaliser(self) -> Float[Array, ""]:
+        """log ∫ exp(−E(u − m)) N(w; 0, σ²) dw."""
+        log_determinant = jnp.sum(jnp.log(jnp.abs(jnp.diag(self.factor))))
+        fit = self.residual + self.mixing @ self._whitened_mean()
+        least = jnp.dot(self.residual, fit)
+        return -log_determinant - 0.5 * least
+
+    def energy(self, weights: Float[Array, " W"]) -> Float[Array, ""]:
+        """E(u − m) at these weights."""
+        return 0.5 * jnp.sum(jnp.square(self.mixing @ weights / self.scale + self.residual))
+
+    def mean(self) -> Float[Array, " W"]:
+        """Mean of the weights."""
+        return self.scale * self._whitened_mean()
+
+    def draw(self, key: PRNGKeyArray) -> Float[Array, " W"]:
+        """An exact draw of the weights."""
+        first, second = jax.random.split(key)
+        dtype = self.mixing.dtype
+        white = jax.random.normal(first, (self.mixing.shape[1],), dtype)
+        if not self.is_wide:
+            return self.mean() + self.scale * solve_triangular(self.factor, white)
+        # A reference draw, corrected by what it would have to explain.
+        noise = jax.random.normal(second, self.residual.shape, dtype)
+        misfit = self.mixing @ white + noise + self.residual
+        return self.scale * (white - self.mixing.T @ self._solve(misfit))
+
+    def covariance(self, values: Float[Array, "p W"]) -> Float[Array, "p p"]:
+        """Covariance of f·w for features given as rows."""
+        if not self.is_wide:
+            half = solve_triangular(self.factor.T, values.T, lower=True)
+            return self.scale**2 * half.T @ half
+        cross = solve_triangular(self.factor.T, self.mixing @ values.T, lower=True)
+        return self.scale**2 * (values @ values.T - cross.T @ cross)
+
+    def _whitened_mean(self) -> Float[Array, " W"]:
+        if self.is_wide:
+            return -self.mixing.T @ self._solve(self.residual)
+        return -self._solve(self.mixing.T @ self.residual)
+
+    def _solve(self, right: Float[Array, " m"]) -> Float[Array, " m"]:
+        return solve_triangular(self.factor, solve_triangular(self.factor.T, right, lower=True))
+
+
+def condition_readout(
+    energy: Quadrature, network: Network, where: Where, scale: float, mean: Function | None
+) -> Readout:
+    """The law of the readout weights under reference N(0, scale²) and the energy of u − mean."""
+
+    def rest(x):
+        value = offset(network, where, x)
+        return value if mean is None else value - mean(x)
+
+    roots = jnp.exp(-0.5 * energy.spectrum.log_eigenvalues)
+    values = jax.vmap(lambda x: features(network, where, x))(energy.points)
+    mixing = (scale * roots)[:, None] * (energy.projector @ values)
+    residual = roots * energy.coefficients(rest)
+    tall = mixing if mixing.shape[1] <= mixing.shape[0] else mixing.T
+    # By QR and not by the Cholesky factor of I + MᵀM, whose condition number is squared.
+    stacked = jnp.concatenate([tall, jnp.eye(tall.shape[1], dtype=tall.dtype)])
+    factor = jnp.linalg.qr(stacked, mode="r")
+    return Readout(mixing, residual, factor, scale)

@@ -1,0 +1,131 @@
+"""Eigenfunctions of the Laplacian on a box: sines and cosines, ordered by eigenvalue."""
+
+import heapq
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int
+
+from ..checks import require_count
+from ..domains import Box
+from .boundary import Boundary, BoundaryLike, Sides, parse_boundary
+
+
+class LaplaceBasis(eqx.Module):
+    """The K smoothest eigenfunctions of −Δ on a box with given sides.
+
+    Mode k is a product over the axes of sines or cosines; `indices[k]` says which.
+    """
+
+    domain: Box
+    boundary: Boundary = eqx.field(static=True)
+    indices: Int[Array, "K d"]
+    counts: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def eigenvalues(self) -> Float[Array, " K"]:
+        """Eigenvalues of −Δ, the sum over the axes of squared frequencies."""
+        total = jnp.zeros(self.indices.shape[0])
+        for axis, (sides, length) in enumerate(zip(self.boundary, self.domain.lengths, strict=True)):
+            frequencies = jnp.asarray(axis_frequencies(sides, length, self.counts[axis]))
+            total = total + jnp.square(frequencies)[self.indices[:, axis]]
+        return total
+
+    def __call__(self, x: ArrayLike) -> Float[Array, " K"]:
+        unit = self.domain.to_unit(x)
+        values = jnp.ones(self.indices.shape[0])
+        for axis, (sides, length) in enumerate(zip(self.boundary, self.domain.lengths, strict=True)):
+            table = axis_functions(sides, unit[axis], self.counts[axis]) / math.sqrt(length)
+            values = values * (table if self.domain.dimension == 1 else table[self.indices[:, axis]])
+        return values
+
+    def quadrature_points(self) -> tuple[int, ...]:
+        """Gauss–Legendre points to each axis for products of two modes, with room to spare."""
+        return tuple(2 * count + 16 for count in self.counts)
+
+
+def laplace_basis(domain: Box, num_modes: int, boundary: BoundaryLike) -> LaplaceBasis:
+    """The `num_modes` smoothest eigenfunctions of −Δ on the box."""
+    if not isinstance(domain, Box):
+        raise ValueError(
+            f"the Laplacian lives on an Interval or a Box, got {type(domain).__name__}; "
+            "on other domains use Nystrom."
+        )
+    require_count("num_modes", num_modes)
+    sides = parse_boundary(boundary, domain.dimension)
+    indices = _smallest_modes(sides, domain.lengths, num_modes)
+    counts = tuple(int(c) for c in indices.max(axis=0) + 1)
+    return LaplaceBasis(domain, sides, jnp.asarray(indices), counts)
+
+
+def axis_frequencies(sides: Sides, length: float, count: int) -> np.ndarray:
+    index = np.arange(count)
+    if sides == ("periodic", "periodic"):
+        return 2 * np.pi * ((index + 1) // 2) / length
+    if sides == ("dirichlet", "dirichlet"):
+        return np.pi * (index + 1) / length
+    if sides == ("neumann", "neumann"):
+        return np.pi * index / length
+    return np.pi * (index + 0.5) / length
+
+
+def _smallest_modes(
+    boundary: Boundary, lengths: tuple[float, ...], num_modes: int
+) -> np.ndarray:
+    """Multi-indices of the smallest eigenvalues, best first, without a grid of candidates."""
+    if len(lengths) == 1:
+        return np.arange(num_modes)[:, None]
+    squares = [axis_frequencies(s, length, num_modes) ** 2 for s, length in zip(boundary, lengths, strict=True)]
+    return best_first(lambda index: sum(sq[i] for sq, i in zip(squares, index, strict=True)),
+                      (num_modes,) * len(lengths), num_modes)
+
+
+def best_first(cost, shape: tuple[int, ...], num_modes: int) -> np.ndarray:
+    """The multi-indices of smallest cost below `shape`, for a cost that grows along each axis."""
+    origin = (0,) * len(shape)
+    heap, seen, found = [(cost(origin), origin)], {origin}, []
+    while heap and len(found) < num_modes:
+        _, index = heapq.heappop(heap)
+        found.append(index)
+        for axis in range(len(shape)):
+            child = (*index[:axis], index[axis] + 1, *index[axis + 1 :])
+            if child[axis] < shape[axis] and child not in seen:
+                seen.add(child)
+                heapq.heappush(heap, (cost(child), child))
+    return np.array(found)
+
+
+def axis_functions(sides: Sides, t: Float[Array, ""], count: int) -> Float[Array, " count"]:
+    """Orthonormal functions of t in [0, 1] for one axis."""
+    if sides == ("periodic", "periodic"):
+        cosine, sine = _harmonics(2 * jnp.pi * t, count // 2 + 1)
+        pairs = jnp.stack([cosine[1:], sine[1:]], axis=1).reshape(-1)
+        return jnp.concatenate([jnp.ones(1), math.sqrt(2) * pairs])[:count]
+    if sides[0] == sides[1]:
+        cosine, sine = _harmonics(jnp.pi * t, count + 1)
+        if sides[0] == "dirichlet":
+            return math.sqrt(2) * sine[1:]
+        return math.sqrt(2) * cosine[:count].at[0].multiply(1 / math.sqrt(2))
+    cosine, sine = _harmonics(jnp.pi * t, count, phase=jnp.pi * t / 2)
+    return math.sqrt(2) * (sine if sides[0] == "dirichlet" else cosine)
+
+
+def _harmonics(
+    angle: Float[Array, ""], count: int, phase: ArrayLike = 0.0
+) -> tuple[Float[Array, " count"], Float[Array, " count"]]:
+    """cos and sin of n·angle + phase for n < count.
+
+    With n = a b + c, only about 2√count angles need a cosine and a sine; the rest follow
+    from the addition theorem.
+    """
+    block = max(1, math.isqrt(count))
+    coarse = jnp.arange(-(-count // block)) * block * angle + phase
+    fine = jnp.arange(block) * angle
+    cos_c, sin_c, cos_f, sin_f = (
+        jnp.cos(coarse)[:, None], jnp.sin(coarse)[:, None], jnp.cos(fine)[None], jnp.sin(fine)[None]
+    )
+    cosine = (cos_c * cos_f - sin_c * sin_f).reshape(-1)[:count]
+    sine = (sin_c * cos_f + cos_c * sin_f).reshape(-1)[:count]
+    return cosine, sine

@@ -1,0 +1,114 @@
+"""The spectrum of any kernel function, from its values on a point set."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ..checks import default_float, require_count
+from ..domains import Domain, Empirical
+from ..lattice import rank_one_lattice
+from .base import Spectrum
+
+MAX_NODES = 6144
+
+
+class Nystrom(Spectrum):
+    """Eigenpairs of a kernel by the Nyström method.
+
+    With nodes xᵢ and weights wᵢ of the domain's measure, W^½ K W^½ = V M Vᵀ gives λ = M and
+    φₙ(x) = Mₙ⁻¹ Σᵢ √wᵢ Vᵢₙ k(x, xᵢ). Nodes: Gauss–Legendre to three dimensions, a lattice
+    above, the points themselves for an `Empirical` domain.
+
+    >>> from mercer import Interval
+    >>> process = Nystrom(lambda s, t: jnp.exp(-jnp.sum((s - t) ** 2)), Interval(0, 1), num_modes=6)
+    >>> round(float(process.kept_kernel(0.2, 0.7) - process.kernel(0.2, 0.7)), 6)
+    0.0
+    """
+
+    covariance: Callable[[Array, Array], Array]
+    domain: Domain
+    log_eigenvalues: Float[Array, " K"]
+    nodes: Float[Array, "n d"]
+    transform: Float[Array, "K n"]
+
+    def __init__(
+        self,
+        kernel: Callable[[Array, Array], Array],
+        domain: Domain,
+        num_modes: int,
+        num_points: int | None = None,
+    ):
+        require_count("num_modes", num_modes)
+        nodes, weights = _nodes(domain, num_modes, num_points)
+        if num_modes > nodes.shape[0]:
+            raise ValueError(
+                f"{nodes.shape[0]} points carry at most as many modes, got num_modes={num_modes}."
+            )
+        values = jax.vmap(lambda s: jax.vmap(lambda t: kernel(s, t))(nodes))(nodes)
+        if values.shape != (nodes.shape[0],) * 2:
+            raise ValueError(f"kernel(s, t) must return a scalar, got shape {values.shape[2:]}.")
+        root = jnp.sqrt(weights)
+        eigenvalues, vectors = jnp.linalg.eigh(root[:, None] * values * root[None])
+        eigenvalues, vectors = eigenvalues[::-1][:num_modes], vectors[:, ::-1][:, :num_modes]
+        _check_modes(np.asarray(eigenvalues))
+        self.covariance = kernel
+        self.domain = domain
+        self.nodes = nodes
+        self.log_eigenvalues = jnp.log(eigenvalues)
+        self.transform = vectors.T * root[None] / eigenvalues[:, None]
+
+    @property
+    def trace(self) -> Float[Array, ""]:
+        nodes, weights = self.domain.quadrature(self.quadrature_points())
+        return jnp.sum(weights * jax.vmap(lambda x: self.covariance(x, x))(nodes))
+
+    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+        x = self.domain.point(x)
+        return self.transform @ jax.vmap(lambda node: self.covariance(x, node))(self.nodes)
+
+    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+        return self.covariance(self.domain.point(s), self.domain.point(t))
+
+    def quadrature_points(self) -> int | tuple[int, ...]:
+        if isinstance(self.domain, Empirical) or self.domain.dimension > 3:
+            return self.nodes.shape[0]
+        return round(self.nodes.shape[0] ** (1 / self.domain.dimension))
+
+
+def _nodes(domain: Domain, num_modes: int, num_points: int | None):
+    dimension = domain.dimension
+    if isinstance(domain, Empirical):
+        count = domain.points.shape[0]
+        if count > MAX_NODES:
+            raise ValueError(
+                f"Nystrom on {count} points would factorise a {count} x {count} matrix; make the "
+                f"domain of at most {MAX_NODES} of them, for example Empirical(points[::{-(-count // 2048)}])."
+            )
+        return domain.quadrature(count)
+    if dimension > 3:
+        count = num_points or 4096
+        unit = jnp.asarray(rank_one_lattice(count, dimension), default_float())
+        unit = 1 - jnp.abs(2 * jnp.mod(unit + 0.5 / count, 1.0) - 1)
+        return domain.from_unit(unit), jnp.full((count,), domain.measure / count)
+    per_axis = num_points or (max(256, 3 * num_modes), 40, 14)[dimension - 1]
+    if per_axis**dimension > MAX_NODES:
+        raise ValueError(
+            f"Nystrom with {per_axis**dimension} nodes is over {MAX_NODES}; ask for fewer modes or points."
+        )
+    return domain.quadrature(per_axis)
+
+
+def _check_modes(eigenvalues: np.ndarray) -> None:
+    floor = 100 * np.finfo(eigenvalues.dtype).eps * eigenvalues[0]
+    lost = ~(eigenvalues > floor)
+    if np.any(lost):
+        mode = int(np.argmax(lost)) + 1
+        raise ValueError(
+            f"mode {mode} of this kernel has eigenvalue {eigenvalues[mode - 1]:.3g}, lost in rounding "
+            f"beside the first, {eigenvalues[0]:.3g}; use num_modes={mode - 1} or fewer."
+            if mode > 1
+            else f"the kernel is not positive on these points: its largest eigenvalue is {eigenvalues[0]:.3g}."
+        )

@@ -1,0 +1,94 @@
+"""Exactly periodic processes with a period that need not divide the domain."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ..checks import default_float, is_concrete, require_count, require_positive
+from ..domains import Box
+from .base import Spectrum
+from .boundary import Boundary
+from .finite_rank import FiniteRank
+
+
+class Periodic(Spectrum):
+    """The squared exponential wrapped onto a period ρ, with unit variance.
+
+    k(r) = Σₙ qₙ cos(2πnr/ρ) with q₀ ∝ 1, qₙ ∝ 2 exp(−2(πnℓ/ρ)²), Σ qₙ = 1, n ≤ num_harmonics;
+    ℓ is in the units of the domain. Harmonics are orthogonal on a whole period only, so the
+    eigenpairs on the domain come from `FiniteRank`.
+
+    >>> from mercer import Interval
+    >>> wave = Periodic(period=0.18, lengthscale=0.05, num_harmonics=5, domain=Interval(0, 1))
+    >>> round(float(wave.kernel(0.1, 0.28)), 6)
+    1.0
+    """
+
+    period: Float[Array, ""]
+    lengthscale: Float[Array, ""]
+    joint: FiniteRank
+
+    def __init__(
+        self, period: ArrayLike, lengthscale: ArrayLike, num_harmonics: int, domain: Box
+    ):
+        require_positive("period", period)
+        require_positive("lengthscale", lengthscale)
+        require_count("num_harmonics", num_harmonics)
+        if not isinstance(domain, Box) or domain.dimension != 1:
+            raise ValueError(f"a periodic process lives on an Interval, got {domain}.")
+        self.period = jnp.asarray(period, default_float())
+        self.lengthscale = jnp.asarray(lengthscale, default_float())
+        n = jnp.arange(1, num_harmonics + 1)
+        log_decay = -2 * jnp.square(jnp.pi * n * self.lengthscale / self.period)
+        _check_decay(log_decay)
+        decay = jnp.exp(log_decay)
+        total = 1 + 2 * jnp.sum(decay)
+        weights = jnp.concatenate([jnp.ones(1), 2 * decay, 2 * decay]) / total
+        frequencies = 2 * jnp.pi * n / self.period
+
+        def functions(x):
+            angles = frequencies * x[0]
+            return jnp.concatenate([jnp.ones(1), jnp.cos(angles), jnp.sin(angles)])
+
+        num_points = None
+        if not is_concrete(period):
+            num_points = 16 + 8 * num_harmonics * 8
+        self.joint = FiniteRank(functions, weights, domain, num_points)
+
+    @property
+    def domain(self) -> Box:
+        return self.joint.domain
+
+    @property
+    def boundary(self) -> Boundary | None:
+        return None
+
+    @property
+    def log_eigenvalues(self) -> Float[Array, " K"]:
+        return self.joint.log_eigenvalues
+
+    @property
+    def rkhs_order(self) -> float:
+        return float("inf")
+
+    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+        return self.joint.eigenfunctions(x)
+
+    def quadrature_points(self) -> int | tuple[int, ...]:
+        return self.joint.num_points
+
+
+def _check_decay(log_decay: Float[Array, " n"]) -> None:
+    if not is_concrete(log_decay):
+        return
+    logs = np.asarray(log_decay)
+    lost = logs < 4 * np.log(np.finfo(default_float()).eps)
+    if np.any(lost):
+        harmonic = int(np.argmax(lost)) + 1
+        raise ValueError(
+            f"harmonic {harmonic} has log weight {logs[harmonic - 1]:.4g} and underflows beside the "
+            f"constant; use num_harmonics={harmonic - 1} or a lengthscale well below the period."
+            if harmonic > 1
+            else f"harmonic 1 has log weight {logs[0]:.4g}, so nothing but a constant would be left; "
+            "use a lengthscale below the period."
+        )
