@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
+Real = float | int | np.number
+
 
 def is_concrete(value: object) -> bool:
     """Whether the value is known now, that is, not a tracer of a JAX transformation."""

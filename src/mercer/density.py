@@ -8,13 +8,19 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .checks import default_float, require_count, require_finite, require_float64, require_positive
-from .domains import Box
+from .checks import (
+    Real,
+    default_float,
+    require_count,
+    require_finite,
+    require_float64,
+    require_positive,
+)
+from .domains import Box, require_inside
 from .energy import Energy, Function, Quadrature
 from .likelihoods import Likelihood
 from .readout import Readout, Where, condition_readout, default_where, linear_in_readout
@@ -57,12 +63,13 @@ class Prior(eqx.Module):
     where: Where
     reference: float | None = eqx.field(static=True)
     normalised: bool = eqx.field(static=True)
+    obstacle: str | None = eqx.field(static=True)
 
     def __init__(
         self,
         energy: PyTree[Energy],
         network: PyTree,
-        reference: float | None = 1.0,
+        reference: Real | None = 1.0,
         mean: PyTree[Function] | None = None,
         trainable: Callable[[Any], bool] | PyTree[bool] = is_random,
         normalised: bool | None = None,
@@ -74,7 +81,13 @@ class Prior(eqx.Module):
         self.where = readout
         self.reference = None if reference is None else float(reference)
         _check_prior(self.params, self.terms(self.params), self.reference)
-        self.normalised = _choose_normalised(self, normalised)
+        self.obstacle = _find_obstacle(
+            self.terms(self.params), self.params, readout, self.reference
+        )
+        if normalised:
+            self.require_exact()
+        floats = jax.config.read("jax_enable_x64")
+        self.normalised = floats and self.obstacle is None if normalised is None else normalised
 
     def network(self, params: Params) -> PyTree:
         """The network, or pytree of networks, with these parameters."""
@@ -100,11 +113,8 @@ class Prior(eqx.Module):
     def require_exact(self) -> None:
         """Raise, and say why, unless the closed forms for a linear readout apply."""
         require_float64("the closed form for a linear readout")
-        if self.reference is None:
-            raise ValueError("reference=None is improper: it has no exact draws; give a reference.")
-        reason = _obstacle(self)
-        if reason:
-            raise ValueError(reason)
+        if self.obstacle is not None:
+            raise ValueError(self.obstacle)
 
     def draw(self, key: PRNGKeyArray) -> Params:
         """An exact, independent draw of all parameters: hidden ones from the reference, the
@@ -123,7 +133,9 @@ class Prior(eqx.Module):
     def draw_reference(self, key: PRNGKeyArray) -> Params:
         """A draw of all parameters from the Gaussian reference alone."""
         if self.reference is None:
-            raise ValueError("reference=None is improper and cannot be drawn from; give a reference.")
+            raise ValueError(
+                "reference=None is improper and cannot be drawn from; give a reference."
+            )
         flat, unravel = ravel_pytree(self.params)
         return unravel(self.reference * jax.random.normal(key, flat.shape, flat.dtype))
 
@@ -164,6 +176,8 @@ class Term(NamedTuple):
 
 
 class PosteriorBatch(NamedTuple):
+    """Randomness of the prior, and rows of the data."""
+
     prior: list
     rows: Int[Array, " n"] | None
 
@@ -260,6 +274,7 @@ def subtract(u: Function, mean: Function | None) -> Function:
 
 
 def is_network(node: Any) -> bool:
+    """Whether a node of a pytree is a network."""
     return isinstance(node, eqx.Module)
 
 
@@ -324,38 +339,26 @@ def _check_sides(vanishes: tuple, boundary: tuple) -> None:
                 )
 
 
-def _choose_normalised(prior: Prior, wanted: bool | None) -> bool:
-    if wanted is False:
-        return False
-    if wanted:
-        prior.require_exact()
-        return True
-    return (
-        bool(jax.config.read("jax_enable_x64"))
-        and prior.reference is not None
-        and not _obstacle(prior)
-    )
-
-
-def _obstacle(prior: Prior) -> str | None:
-    """Why the closed form does not apply, or None."""
-    terms = prior.terms(prior.params)
-    random = jax.tree.leaves(prior.params, is_leaf=is_network)
-    for term, params in zip(terms, random, strict=True):
+def _find_obstacle(
+    terms: list[Term], params: Params, where: Where, reference: float | None
+) -> str | None:
+    """Why the closed forms for a linear readout do not apply, or None where they do."""
+    if reference is None:
+        return "reference=None is improper: it has no exact draws; give a reference."
+    parts = jax.tree.leaves(params, is_leaf=is_network)
+    for term, part in zip(terms, parts, strict=True):
         if term.energy is None:
             continue
         if not isinstance(term.energy, Quadrature):
+            return f"the closed form needs the Quadrature energy, got {type(term.energy).__name__}."
+        x = term.energy.spectrum.domain.quadrature(3)[0][0]
+        if not linear_in_readout(term.network, where, x):
             return (
-                f"the closed form needs the Quadrature energy, got {type(term.energy).__name__}."
+                f"{type(term.network).__name__} is not linear in its readout (or `readout=` does "
+                "not say where it is), so there is no closed form: sample the density instead."
             )
-        x = jnp.asarray(np.asarray(term.energy.points)[len(term.energy.points) // 3])
-        if not linear_in_readout(term.network, prior.where, x):
-            return (
-                f"{type(term.network).__name__} is not linear in its readout (or `readout=` does not "
-                "say where it is), so there is no closed form: sample the density instead."
-            )
-        if len(jax.tree.leaves(prior.where(params))) < len(jax.tree.leaves(prior.where(term.network))):
-            return "the readout is not among the random parameters; let the `trainable` filter take it."
+        if len(jax.tree.leaves(where(part))) < len(jax.tree.leaves(where(term.network))):
+            return "the readout is not among the random parameters; let `trainable` take it."
     return None
 
 
@@ -369,7 +372,9 @@ def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Arra
     if inputs.shape[0] == 0:
         raise ValueError("the data set is empty: X has no rows.")
     if targets.shape[:1] != inputs.shape[:1]:
-        raise ValueError(f"X has {inputs.shape[0]} rows, y has shape {targets.shape}; one row a target.")
+        raise ValueError(
+            f"X has {inputs.shape[0]} rows, y has shape {targets.shape}; one row a target."
+        )
     require_finite("X", inputs)
     require_finite("y", targets)
     if likelihood.observes_points:
@@ -378,18 +383,3 @@ def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Arra
             require_inside(domain, inputs)
     likelihood.check(targets)
     return inputs, targets
-
-
-def require_inside(domain: Any, points: Float[Array, "n d"], name: str = "X") -> None:
-    """Raise if a point lies outside the domain, and say how far."""
-    if points.shape[1] != domain.dimension:
-        raise ValueError(
-            f"{name} has {points.shape[1]} columns, the domain has {domain.dimension} dimensions."
-        )
-    excess = np.asarray(jax.vmap(domain.excess)(points))
-    if np.any(excess > 0):
-        row = int(np.argmax(excess))
-        raise ValueError(
-            f"{int(np.sum(excess > 0))} of {points.shape[0]} rows of {name} lie outside the domain, "
-            f"the farthest, row {row}, by {excess[row]:.4g}; widen the domain or drop them."
-        )

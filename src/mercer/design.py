@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .checks import require_positive
+from .checks import Real, require_positive
 from .density import Prior
 from .domains import Box
 from .energy import Quadrature
@@ -21,16 +21,18 @@ from .spectra.boundary import Boundary
 # In units of the process's standard deviation, from the least stiff up.
 READOUT_SCALES = (30.0, 100.0, 300.0, 1000.0, 3000.0)
 FREQUENCY_SCALES = (2.0, 5.0, 10.0, 20.0, 40.0, 80.0)
-HIDDEN_SCALE = 6.0
+# Rough paths need sharp units and leave a Dirichlet side at once; smooth ones the opposite.
+HIDDEN_SCALE = {"rough": 6.0, "smooth": 2.0}
+SATURATION = {"rough": 0.003, "smooth": 0.1}
 MAX_WIDTH = 3000
 MAX_MODES = 4096
 # A network must not reach beyond the modes that weigh it (the tail rule).
-MODES_TO_SPARE = 2
+MODES_TO_SPARE = {1: 2, 2: 4}
 
 log = logging.getLogger(__name__)
 
 
-def design(spectrum: Spectrum, tolerance: float = 0.01, *, key: PRNGKeyArray) -> Prior:
+def design(spectrum: Spectrum, tolerance: Real = 0.01, *, key: PRNGKeyArray) -> Prior:
     """A prior over a `FourierMLP` whose `fidelity` has a relative error within the tolerance.
 
     Tries readout scales from the least stiff up, with the frequencies that suit each, then
@@ -50,7 +52,7 @@ def design(spectrum: Spectrum, tolerance: float = 0.01, *, key: PRNGKeyArray) ->
         )
     spectrum.check()
     needed = modes_needed(spectrum, tolerance / 2)
-    spectrum = _resolve(spectrum, MODES_TO_SPARE * needed)
+    spectrum = _resolve(spectrum, MODES_TO_SPARE.get(spectrum.domain.dimension, 4) * needed)
     search = _Search(spectrum, key)
     for width in _widths(needed):
         for readout_scale in READOUT_SCALES:
@@ -104,15 +106,15 @@ class _Search:
     def network(self, width: int, readout_scale: float, frequency_scale: float) -> FourierMLP:
         spectrum = self.energy.spectrum
         dimension = spectrum.domain.dimension
-        rough = spectrum.rkhs_order - dimension / 2 < 1
+        paths = "rough" if spectrum.rkhs_order - dimension / 2 < 1 else "smooth"
         return FourierMLP(
             dimension,
             width,
             frequency_scale=frequency_scale,
             boundary=dirichlet_sides(spectrum.boundary),
-            key=self.key,
-            saturation=0.003 if rough else 0.03,
-            hidden_scale=HIDDEN_SCALE,
+            key=jax.random.clone(self.key),
+            saturation=SATURATION[paths],
+            hidden_scale=HIDDEN_SCALE[paths],
             readout_scale=readout_scale * math.sqrt(self.variance),
             domain=spectrum.domain,
         )

@@ -15,10 +15,11 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 from scipy.special import roots_hermitenorm, roots_legendre
 
-from .checks import default_float, require_count, require_finite, require_positive
+from .checks import Real, default_float, require_count, require_finite, require_positive
 from .lattice import rank_one_lattice
 
 Points = Float[Array, "n d"]
+PointLike = ArrayLike | list | tuple
 Rule = tuple[Float[Array, "n d"], Float[Array, " n"]]
 MAX_QUADRATURE_POINTS = 2**22
 
@@ -34,11 +35,11 @@ class Domain(eqx.Module):
     measure: eqx.AbstractVar[float]
 
     @abstractmethod
-    def density(self, x: ArrayLike) -> Float[Array, ""]:
+    def density(self, x: PointLike) -> Float[Array, ""]:
         """Density of the measure (total mass `measure`) at one point."""
 
     @abstractmethod
-    def from_unit(self, unit: Points) -> Points:
+    def from_unit(self, unit: Float[Array, "n e"]) -> Points:
         """Map uniform points of the unit cube to points distributed as the measure."""
 
     @abstractmethod
@@ -46,7 +47,7 @@ class Domain(eqx.Module):
         """Nodes and weights, a number of points to each axis; the weights sum to `measure`."""
 
     @abstractmethod
-    def excess(self, x: ArrayLike) -> Float[Array, ""]:
+    def excess(self, x: PointLike) -> Float[Array, ""]:
         """How far a point is outside; zero inside."""
 
     @property
@@ -70,7 +71,7 @@ class Domain(eqx.Module):
         shifted = jnp.mod(jnp.asarray(base, default_float()) + shift, 1.0)
         return self.from_unit(1.0 - jnp.abs(2.0 * shifted - 1.0))
 
-    def contains(self, x: ArrayLike) -> Bool[Array, ""]:
+    def contains(self, x: PointLike) -> Bool[Array, ""]:
         """Whether a point lies in the set."""
         return self.excess(x) <= 0
 
@@ -78,15 +79,16 @@ class Domain(eqx.Module):
         """Whether the other domain is this one, under whatever name."""
         return bool(eqx.tree_equal(self, other))
 
-    def point(self, x: ArrayLike) -> Float[Array, " d"]:
+    def point(self, x: PointLike) -> Float[Array, " d"]:
         """The point as an array of shape (d,)."""
-        shape = jnp.shape(x)
+        array = jnp.asarray(x, default_float())
+        shape = array.shape
         if shape != (self.dimension,) and not (shape == () and self.dimension == 1):
             raise ValueError(
                 f"a point of this domain has shape ({self.dimension},), got {shape}; "
                 "use jax.vmap to go over many points."
             )
-        return jnp.reshape(jnp.asarray(x, default_float()), (self.dimension,))
+        return jnp.reshape(array, (self.dimension,))
 
 
 class Box(Domain):
@@ -130,15 +132,15 @@ class Box(Domain):
     def measure(self) -> float:
         return float(np.prod(self.lengths))
 
-    def density(self, x: ArrayLike) -> Float[Array, ""]:
+    def density(self, x: PointLike) -> Float[Array, ""]:
         return jnp.where(self.contains(x), 1.0, 0.0)
 
-    def to_unit(self, x: ArrayLike) -> Float[Array, " d"]:
+    def to_unit(self, x: PointLike) -> Float[Array, " d"]:
         """The point in coordinates that run from 0 to 1 on each axis."""
         offset = self.point(x) - jnp.asarray(self.lower)
         return offset / jnp.asarray(self.lengths)
 
-    def from_unit(self, unit: Points) -> Points:
+    def from_unit(self, unit: Float[Array, "n e"]) -> Points:
         return jnp.asarray(self.lower)[None] + unit * jnp.asarray(self.lengths)[None]
 
     def quadrature(self, num_points: int | tuple[int, ...]) -> Rule:
@@ -156,7 +158,7 @@ class Box(Domain):
             )
         return _tensor_rule(self.lower, self.lengths, counts)
 
-    def excess(self, x: ArrayLike) -> Float[Array, ""]:
+    def excess(self, x: PointLike) -> Float[Array, ""]:
         x = self.point(x)
         below = jnp.asarray(self.lower) - x
         above = x - jnp.asarray(self.upper)
@@ -170,7 +172,7 @@ class Interval(Box):
     4.0
     """
 
-    def __init__(self, lower: float, upper: float):
+    def __init__(self, lower: Real, upper: Real):
         self.lower = (float(lower),)
         self.upper = (float(upper),)
 
@@ -195,10 +197,10 @@ class RealLine(Domain):
     def measure(self) -> float:
         return 1.0
 
-    def density(self, x: ArrayLike) -> Float[Array, ""]:
+    def density(self, x: PointLike) -> Float[Array, ""]:
         return norm.pdf(self.point(x)[0], scale=self.scale)
 
-    def from_unit(self, unit: Points) -> Points:
+    def from_unit(self, unit: Float[Array, "n e"]) -> Points:
         # The open interval: a zero of the generator would map to minus infinity.
         edge = jnp.finfo(unit.dtype).eps
         return self.scale * ndtri(jnp.clip(unit, edge, 1 - edge))
@@ -210,7 +212,7 @@ class RealLine(Domain):
         weights = weights / weights.sum()
         return _arrays(self.scale * nodes[:, None], weights)
 
-    def excess(self, x: ArrayLike) -> Float[Array, ""]:
+    def excess(self, x: PointLike) -> Float[Array, ""]:
         return jnp.where(jnp.isfinite(self.point(x)[0]), 0.0, jnp.inf)
 
 
@@ -226,7 +228,7 @@ class Empirical(Domain):
 
     points: Float[Array, "n d"]
 
-    def __init__(self, points: ArrayLike):
+    def __init__(self, points: ArrayLike | list):
         self.points = jnp.asarray(points, default_float())
 
     def __check_init__(self):
@@ -248,10 +250,10 @@ class Empirical(Domain):
     def lattice_dimension(self) -> int:
         return 1
 
-    def density(self, x: ArrayLike) -> Float[Array, ""]:
+    def density(self, x: PointLike) -> Float[Array, ""]:
         raise ValueError("an Empirical domain has atoms, not a density; drop the proposal.")
 
-    def from_unit(self, unit: Points) -> Points:
+    def from_unit(self, unit: Float[Array, "n e"]) -> Points:
         count = self.points.shape[0]
         index = jnp.minimum(jnp.floor(unit[:, 0] * count).astype(int), count - 1)
         return self.points[index]
@@ -260,11 +262,26 @@ class Empirical(Domain):
         count = self.points.shape[0]
         return self.points, jnp.full((count,), 1 / count)
 
-    def excess(self, x: ArrayLike) -> Float[Array, ""]:
+    def excess(self, x: PointLike) -> Float[Array, ""]:
         x = self.point(x)
         low, high = jnp.min(self.points, axis=0), jnp.max(self.points, axis=0)
         pad = 0.1 * (high - low)
         return jnp.max(jnp.maximum(jnp.maximum(low - pad - x, x - high - pad), 0.0))
+
+
+def require_inside(domain: Domain, points: Float[Array, "n d"], name: str = "X") -> None:
+    """Raise if a point lies outside the domain, and say how far."""
+    if points.shape[1] != domain.dimension:
+        raise ValueError(
+            f"{name} has {points.shape[1]} columns, the domain has {domain.dimension} dimensions."
+        )
+    excess = np.asarray(jax.vmap(domain.excess)(points))
+    if np.any(excess > 0):
+        row = int(np.argmax(excess))
+        raise ValueError(
+            f"{int(np.sum(excess > 0))} of {points.shape[0]} rows of {name} lie outside the domain, "
+            f"the farthest, row {row}, by {excess[row]:.4g}; widen the domain or drop them."
+        )
 
 
 def _arrays(nodes: np.ndarray, weights: np.ndarray) -> Rule:

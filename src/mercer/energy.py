@@ -76,6 +76,8 @@ class Quadrature(Energy):
 
 
 class LatticeBatch(NamedTuple):
+    """Two independently shifted lattices."""
+
     first: Float[Array, "n d"]
     second: Float[Array, "n d"]
 
@@ -111,6 +113,8 @@ class Lattice(Energy):
 
 
 class MonteCarloBatch(NamedTuple):
+    """Two independent sets of points, and modes."""
+
     first: Float[Array, "n d"]
     second: Float[Array, "n d"]
     modes: Int[Array, " N"] | None
@@ -193,7 +197,7 @@ def average_products(
         total = spectrum.domain.measure / proposal.measure
         ratio = jax.vmap(lambda x: spectrum.domain.density(x) / (proposal.density(x) * total))
         values = values * ratio(points)
-    return values @ jax.vmap(spectrum.eigenfunctions)(points)
+    return spectrum.project(points, values)
 
 
 def require_batch(energy: Energy, batch: Any) -> Any:
@@ -215,7 +219,9 @@ def _mode_probabilities(modes: str | ArrayLike, spectrum: Spectrum) -> Float[Arr
         rate = (logs[-1] - logs[0]) / max(count - 1, 1)
         choices = {"uniform": np.ones(count), "zeta": n**-2.0, "geometric": np.exp(rate * (n - 1))}
         if modes not in choices:
-            raise ValueError(f"modes must be one of {sorted(choices)} or probabilities, got {modes!r}.")
+            raise ValueError(
+                f"modes must be one of {sorted(choices)} or probabilities, got {modes!r}."
+            )
         pmf = choices[modes] / choices[modes].sum()
     else:
         pmf = np.asarray(modes, dtype=float)
@@ -225,7 +231,9 @@ def _mode_probabilities(modes: str | ArrayLike, spectrum: Spectrum) -> Float[Arr
                 f"{pmf.shape} and sum {pmf.sum():.6g}."
             )
     if np.any(pmf < np.finfo(default_float()).tiny):
-        raise ValueError(f"mode {int(np.argmin(pmf)) + 1} has a probability that underflows; use 'uniform'.")
+        raise ValueError(
+            f"mode {int(np.argmin(pmf)) + 1} has a probability that underflows; use 'uniform'."
+        )
     return jnp.asarray(pmf, default_float())
 
 

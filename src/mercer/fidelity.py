@@ -120,9 +120,10 @@ def kernel_matrix(spectrum: Spectrum, points: Float[Array, "p d"]) -> Float[Arra
 
 
 def comparison_points(domain: Domain) -> Float[Array, "p d"]:
-    """Where covariances are compared: a regular grid to two dimensions, a lattice above."""
+    """Where covariances are compared: a grid, denser at the sides, to two dimensions; above, a
+    lattice."""
     if isinstance(domain, Box) and domain.dimension in GRID:
-        axis = np.linspace(0, 1, GRID[domain.dimension])
+        axis = (1 - np.cos(np.linspace(0, np.pi, GRID[domain.dimension]))) / 2
         grid = np.meshgrid(*[axis] * domain.dimension, indexing="ij")
         return domain.from_unit(jnp.asarray(np.stack(grid, -1).reshape(-1, domain.dimension)))
     return domain.lattice(jax.random.key(0), NUM_LATTICE)
@@ -156,7 +157,9 @@ def _network_moves(prior: Prior, network: FourierMLP) -> list[tuple[str, Prior]]
     ]
 
 
-def _with(prior: Prior, energy: Any = None, network: Any = None, reference: float | None = None) -> Prior:
+def _with(
+    prior: Prior, energy: Any = None, network: Any = None, reference: float | None = None
+) -> Prior:
     (term,) = prior.terms(prior.params)
     return Prior(
         term.energy if energy is None else energy,

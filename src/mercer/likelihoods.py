@@ -17,7 +17,7 @@ from jax.scipy import stats
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float, Int, PyTree
 
-from .checks import default_float, is_concrete, require_positive
+from .checks import Real, default_float, is_concrete, require_positive
 
 Observe = Callable[[Any, Float[Array, "n d"]], Any]
 
@@ -28,8 +28,8 @@ class LogNormal(eqx.Module):
     >>> noise = LogNormal(median=0.1, spread=1.0)
     """
 
-    median: float
-    spread: float
+    median: Real
+    spread: Real
 
     def __check_init__(self):
         require_positive("median", self.median)
@@ -39,7 +39,7 @@ class LogNormal(eqx.Module):
         return self.median * jnp.exp(self.spread * z)
 
 
-Positive = ArrayLike | LogNormal
+Positive = ArrayLike | list | tuple | LogNormal
 
 
 def values_at(u: Any, inputs: Float[Array, "n d"]) -> Any:

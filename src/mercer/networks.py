@@ -7,10 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from .checks import default_float, require_count, require_positive
-from .domains import Box
+from .checks import Real, default_float, require_count, require_positive
+from .domains import Box, Domain, PointLike
 from .spectra.boundary import Boundary, BoundaryLike, parse_boundary
 
 LAWS = ("normal", "cauchy")
@@ -27,9 +27,9 @@ class Vanishing(eqx.Module):
     """
 
     boundary: Boundary = eqx.field(static=True)
-    saturation: float | None = eqx.field(static=True)
+    saturation: Real | None = eqx.field(static=True)
 
-    def __init__(self, boundary: BoundaryLike, dimension: int, saturation: float | None = None):
+    def __init__(self, boundary: BoundaryLike, dimension: int, saturation: Real | None = None):
         if saturation is not None:
             require_positive("saturation", saturation)
         self.boundary = parse_boundary(boundary, dimension)
@@ -79,16 +79,16 @@ class FourierMLP(eqx.Module):
         width: int,
         depth: int = 1,
         num_frequencies: int = 32,
-        frequency_scale: float = 10.0,
+        frequency_scale: Real = 10.0,
         boundary: BoundaryLike | None = None,
         *,
         key: PRNGKeyArray,
         law: str = "normal",
-        saturation: float | None = None,
-        hidden_scale: float = 4.0,
-        readout_scale: float = 30.0,
+        saturation: Real | None = None,
+        hidden_scale: Real = 4.0,
+        readout_scale: Real = 30.0,
         activation: Callable[[Array], Array] = jax.nn.sigmoid,
-        domain: Box | None = None,
+        domain: Domain | None = None,
     ):
         _check_sizes(in_size, width, depth, num_frequencies)
         for name, value in (
@@ -101,9 +101,15 @@ class FourierMLP(eqx.Module):
         sizes = [2 * num_frequencies, *[width] * depth]
         shapes = list(zip(sizes[1:], sizes[:-1], strict=True))
         self.domain = _network_domain(domain, in_size)
-        self.frequencies = _draw_frequencies(frequency_key, num_frequencies, in_size, law, frequency_scale)
-        self.weights = tuple(jax.random.normal(k, s) for k, s in zip(keys[:depth], shapes, strict=True))
-        self.biases = tuple(jax.random.normal(k, s[:1]) for k, s in zip(keys[depth:], shapes, strict=True))
+        self.frequencies = _draw_frequencies(
+            frequency_key, num_frequencies, in_size, law, frequency_scale
+        )
+        self.weights = tuple(
+            jax.random.normal(k, s) for k, s in zip(keys[:depth], shapes, strict=True)
+        )
+        self.biases = tuple(
+            jax.random.normal(k, s[:1]) for k, s in zip(keys[depth:], shapes, strict=True)
+        )
         self.readout = jax.random.normal(readout_key, (width,))
         self.factor = None if boundary is None else Vanishing(boundary, in_size, saturation)
         self.activation = activation
@@ -119,7 +125,7 @@ class FourierMLP(eqx.Module):
     def width(self) -> int:
         return self.readout.shape[0]
 
-    def __call__(self, x: ArrayLike) -> Float[Array, ""]:
+    def __call__(self, x: PointLike) -> Float[Array, ""]:
         t = self.domain.to_unit(x)
         angles = jnp.asarray(self.frequencies, t.dtype) @ t
         hidden = math.sqrt(2) * jnp.concatenate([jnp.cos(angles), jnp.sin(angles)])
@@ -140,7 +146,7 @@ def _check_sizes(in_size: int, width: int, depth: int, num_frequencies: int) -> 
         require_count(name, value)
 
 
-def _network_domain(domain: Box | None, in_size: int) -> Box:
+def _network_domain(domain: Domain | None, in_size: int) -> Box:
     if domain is None:
         return Box([0.0] * in_size, [1.0] * in_size)
     if not isinstance(domain, Box) or domain.dimension != in_size:
@@ -149,7 +155,7 @@ def _network_domain(domain: Box | None, in_size: int) -> Box:
 
 
 def _draw_frequencies(
-    key: PRNGKeyArray, count: int, dimension: int, law: str, scale: float
+    key: PRNGKeyArray, count: int, dimension: int, law: str, scale: Real
 ) -> np.ndarray:
     """Fixed frequencies: NumPy, so that they are no random parameters."""
     if law not in LAWS:

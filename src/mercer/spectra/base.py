@@ -3,12 +3,13 @@
 from abc import abstractmethod
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, require_count, require_positive
-from ..domains import Domain
+from ..domains import Domain, PointLike
 from .boundary import Boundary
 from .eigenvalues import check_eigenvalues, decay_order
 from .gram import adaptive_points
@@ -37,19 +38,25 @@ class Spectrum(eqx.Module):
     log_eigenvalues: eqx.AbstractVar[Float[Array, " K"]]
 
     @abstractmethod
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         """(φ₁(x), …, φ_K(x)) at one point, orthonormal under the domain's measure."""
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         """Covariance k(s, t) of the process; the sum over the kept modes where no more is known."""
         return self.kept_kernel(s, t)
 
-    def kept_kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kept_kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         """The sum over the kept modes, Σₙ λₙ φₙ(s) φₙ(t)."""
         products = self.eigenfunctions(s) * self.eigenfunctions(t)
         return jnp.sum(jnp.exp(self.log_eigenvalues) * products)
 
-    def tail_variance(self, x: ArrayLike) -> Float[Array, ""]:
+    def project(
+        self, points: Float[Array, "n d"], values: Float[Array, " n"]
+    ) -> Float[Array, " K"]:
+        """Σᵢ valuesᵢ φ(xᵢ): inner products with all modes, for values weighted by a rule."""
+        return values @ jax.vmap(self.eigenfunctions)(points)
+
+    def tail_variance(self, x: PointLike) -> Float[Array, ""]:
         """Variance that the kept modes miss, k(x, x) − Σₙ λₙ φₙ(x)²."""
         return jnp.maximum(self.kernel(x, x) - self.kept_kernel(x, x), 0.0)
 
@@ -131,13 +138,17 @@ class Spectrum(eqx.Module):
         count = self.num_modes if modes.stop is None else modes.stop
         require_count("K in S[:K]", count)
         if count > self.num_modes:
-            raise ValueError(f"S[:{count}] asks for more than the {self.num_modes} modes there are.")
+            raise ValueError(
+                f"S[:{count}] asks for more than the {self.num_modes} modes there are."
+            )
         return self.with_modes(count)
 
     def with_modes(self, num_modes: int) -> "Spectrum":
         """The same process with another number of modes: fewer, or more where the family has them."""
         if num_modes > self.num_modes:
-            raise ValueError(f"this spectrum has {self.num_modes} modes and no way to make {num_modes}.")
+            raise ValueError(
+                f"this spectrum has {self.num_modes} modes and no way to make {num_modes}."
+            )
         return Truncated(self, num_modes)
 
     def __add__(self, other: "Spectrum") -> "Spectrum":
@@ -159,8 +170,13 @@ class Derived(Spectrum):
     def boundary(self) -> Boundary | None:
         return self.spectrum.boundary
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)
+
+    def project(
+        self, points: Float[Array, "n d"], values: Float[Array, " n"]
+    ) -> Float[Array, " K"]:
+        return self.spectrum.project(points, values)
 
     def quadrature_points(self) -> int | tuple[int, ...]:
         return self.spectrum.quadrature_points()
@@ -184,7 +200,7 @@ class Scaled(Derived):
     def rkhs_order(self) -> float:
         return self.spectrum.rkhs_order
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         return jnp.exp(self.log_factor) * self.spectrum.kernel(s, t)
 
     def check(self) -> None:
@@ -235,8 +251,13 @@ class Truncated(Derived):
     def rkhs_order(self) -> float:
         return self.spectrum.rkhs_order
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)[: self.kept]
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def project(
+        self, points: Float[Array, "n d"], values: Float[Array, " n"]
+    ) -> Float[Array, " K"]:
+        return self.spectrum.project(points, values)[: self.kept]
+
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         return self.spectrum.kernel(s, t)

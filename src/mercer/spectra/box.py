@@ -1,9 +1,9 @@
 """What spectra on the eigenfunctions of the Laplacian share."""
 
 import equinox as eqx
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
-from ..domains import Box
+from ..domains import Box, PointLike
 from .base import Spectrum
 from .boundary import Boundary
 from .laplace_basis import LaplaceBasis, laplace_basis
@@ -22,8 +22,13 @@ class BoxSpectrum(Spectrum):
     def boundary(self) -> Boundary:
         return self.basis.boundary
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.basis(x)
+
+    def project(
+        self, points: Float[Array, "n d"], values: Float[Array, " n"]
+    ) -> Float[Array, " K"]:
+        return self.basis.project(points, values)
 
     def quadrature_points(self) -> tuple[int, ...]:
         return self.basis.quadrature_points()

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from ..domains import Box, Interval
+from ..domains import Box, Domain, Interval, PointLike
 from .base import Spectrum
 from .box import BoxSpectrum
 from .laplace_basis import LaplaceBasis, laplace_basis
@@ -23,7 +23,7 @@ class BrownianMotion(BoxSpectrum):
 
     basis: LaplaceBasis
 
-    def __init__(self, num_modes: int, domain: Box = UNIT):
+    def __init__(self, num_modes: int, domain: Domain = UNIT):
         _require_interval(domain)
         self.basis = laplace_basis(domain, num_modes, ("dirichlet", "neumann"))
 
@@ -39,7 +39,7 @@ class BrownianMotion(BoxSpectrum):
     def rkhs_order(self) -> float:
         return 1.0
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         first, second = self.domain.point(s)[0], self.domain.point(t)[0]
         return jnp.minimum(first, second) - self.domain.lower[0]
 
@@ -58,7 +58,7 @@ class BrownianBridge(BoxSpectrum):
 
     basis: LaplaceBasis
 
-    def __init__(self, num_modes: int, domain: Box = UNIT):
+    def __init__(self, num_modes: int, domain: Domain = UNIT):
         _require_interval(domain)
         self.basis = laplace_basis(domain, num_modes, "dirichlet")
 
@@ -74,7 +74,7 @@ class BrownianBridge(BoxSpectrum):
     def rkhs_order(self) -> float:
         return 1.0
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         first, second = self.domain.point(s)[0], self.domain.point(t)[0]
         below = jnp.minimum(first, second) - self.domain.lower[0]
         above = self.domain.upper[0] - jnp.maximum(first, second)
@@ -84,6 +84,6 @@ class BrownianBridge(BoxSpectrum):
         return Laplacian(self.domain, self.num_modes) ** power
 
 
-def _require_interval(domain: Box) -> None:
+def _require_interval(domain: Domain) -> None:
     if not isinstance(domain, Box) or domain.dimension != 1:
         raise ValueError(f"Brownian motion and bridge live on an Interval, got {domain}.")

@@ -46,7 +46,10 @@ def decay_order(log_eigenvalues: np.ndarray, dimension: int) -> float:
     tail = log_eigenvalues[count // 2 :]
     algebraic, *_ = np.polyfit(np.log(n), tail, 1, full=True)
     exponential, *_ = np.polyfit(n.astype(float), tail, 1, full=True)
-    misfit = [np.ptp(tail - np.polyval(algebraic, np.log(n))), np.ptp(tail - np.polyval(exponential, n))]
+    misfit = [
+        np.ptp(tail - np.polyval(algebraic, np.log(n))),
+        np.ptp(tail - np.polyval(exponential, n)),
+    ]
     if misfit[1] < 0.5 * misfit[0] and -algebraic[0] > 4:
         return float("inf")
     return float(-algebraic[0] * dimension / 2)

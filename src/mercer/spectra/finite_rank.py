@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, is_concrete, require_count
-from ..domains import Domain
+from ..domains import Domain, PointLike
 from .base import Spectrum
 from .boundary import Boundary
 from .gram import adaptive_points
@@ -58,7 +58,7 @@ class FiniteRank(Spectrum):
         self.log_eigenvalues = 2 * jnp.log(singular[:kept])
         self.transform = right[:kept] * jnp.sqrt(weights)[None] / singular[:kept, None]
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.transform @ self.functions(self.domain.point(x))
 
     @property
@@ -96,10 +96,10 @@ class Sum(Spectrum):
     def boundary(self) -> Boundary | None:
         return self.first.boundary if self.first.boundary == self.second.boundary else None
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.joint.eigenfunctions(x)
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         return self.first.kernel(s, t) + self.second.kernel(s, t)
 
     def quadrature_points(self) -> int | tuple[int, ...]:
@@ -109,7 +109,9 @@ class Sum(Spectrum):
 def add(first: Spectrum, second: Spectrum) -> Sum:
     """The spectrum of the sum of two independent processes on one domain."""
     if not isinstance(second, Spectrum):
-        raise ValueError(f"only a spectrum can be added to a spectrum, got {type(second).__name__}.")
+        raise ValueError(
+            f"only a spectrum can be added to a spectrum, got {type(second).__name__}."
+        )
     if not first.domain.same_as(second.domain):
         raise ValueError(
             f"both spectra must live on one domain, got {first.domain} and {second.domain}."
@@ -129,7 +131,9 @@ def add(first: Spectrum, second: Spectrum) -> Sum:
 def _check_functions(functions: Functions, weights: Float[Array, "..."], domain: Domain) -> None:
     if weights.ndim != 1 or weights.shape[0] == 0:
         raise ValueError(f"weights must have shape (M,) with M >= 1, got {weights.shape}.")
-    shape = jax.eval_shape(functions, jax.ShapeDtypeStruct((domain.dimension,), default_float())).shape
+    shape = jax.eval_shape(
+        functions, jax.ShapeDtypeStruct((domain.dimension,), default_float())
+    ).shape
     if shape != weights.shape:
         raise ValueError(
             f"functions must return one value per weight, shape {weights.shape}, got {shape}."

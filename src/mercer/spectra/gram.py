@@ -33,7 +33,9 @@ def _adaptive(functions, domain: Domain, start: int, limit: int) -> int:
         # A step that is no multiple, so that a function in step with the nodes is found out.
         following = min(2 * count + 1, limit)
         current = gram(functions, domain, following)
-        if float(jnp.max(jnp.abs(current - previous))) <= tolerance * float(jnp.max(jnp.abs(current))):
+        if float(jnp.max(jnp.abs(current - previous))) <= tolerance * float(
+            jnp.max(jnp.abs(current))
+        ):
             return count
         count, previous = following, current
     return count

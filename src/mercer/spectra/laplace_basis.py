@@ -4,12 +4,13 @@ import heapq
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Float, Int
 
 from ..checks import require_count
-from ..domains import Box
+from ..domains import Box, Domain, PointLike
 from .boundary import Boundary, BoundaryLike, Sides, parse_boundary
 
 
@@ -28,25 +29,48 @@ class LaplaceBasis(eqx.Module):
     def eigenvalues(self) -> Float[Array, " K"]:
         """Eigenvalues of −Δ, the sum over the axes of squared frequencies."""
         total = jnp.zeros(self.indices.shape[0])
-        for axis, (sides, length) in enumerate(zip(self.boundary, self.domain.lengths, strict=True)):
+        for axis, (sides, length) in enumerate(
+            zip(self.boundary, self.domain.lengths, strict=True)
+        ):
             frequencies = jnp.asarray(axis_frequencies(sides, length, self.counts[axis]))
             total = total + jnp.square(frequencies)[self.indices[:, axis]]
         return total
 
-    def __call__(self, x: ArrayLike) -> Float[Array, " K"]:
+    def __call__(self, x: PointLike) -> Float[Array, " K"]:
         unit = self.domain.to_unit(x)
         values = jnp.ones(self.indices.shape[0])
-        for axis, (sides, length) in enumerate(zip(self.boundary, self.domain.lengths, strict=True)):
+        for axis, (sides, length) in enumerate(
+            zip(self.boundary, self.domain.lengths, strict=True)
+        ):
             table = axis_functions(sides, unit[axis], self.counts[axis]) / math.sqrt(length)
-            values = values * (table if self.domain.dimension == 1 else table[self.indices[:, axis]])
+            values = values * (
+                table if self.domain.dimension == 1 else table[self.indices[:, axis]]
+            )
         return values
+
+    def project(
+        self, points: Float[Array, "n d"], values: Float[Array, " n"]
+    ) -> Float[Array, " K"]:
+        """Σᵢ valuesᵢ φ(xᵢ), to two dimensions without a table of all modes at all points."""
+        unit = jax.vmap(self.domain.to_unit)(points)
+        scale = 1 / math.sqrt(self.domain.measure)
+        if self.domain.dimension == 1:
+            return scale * axis_sums(self.boundary[0], unit[:, 0], values, self.counts[0])
+        if self.domain.dimension > 2:
+            return values @ jax.vmap(self)(points)
+        first, second = (
+            jax.vmap(lambda t, i=i: axis_functions(self.boundary[i], t, self.counts[i]))(unit[:, i])
+            for i in range(2)
+        )
+        table = (first * values[:, None]).T @ second
+        return scale * table[self.indices[:, 0], self.indices[:, 1]]
 
     def quadrature_points(self) -> tuple[int, ...]:
         """Gauss–Legendre points to each axis for products of two modes, with room to spare."""
         return tuple(2 * count + 16 for count in self.counts)
 
 
-def laplace_basis(domain: Box, num_modes: int, boundary: BoundaryLike) -> LaplaceBasis:
+def laplace_basis(domain: Domain, num_modes: int, boundary: BoundaryLike) -> LaplaceBasis:
     """The `num_modes` smoothest eigenfunctions of −Δ on the box."""
     if not isinstance(domain, Box):
         raise ValueError(
@@ -61,6 +85,7 @@ def laplace_basis(domain: Box, num_modes: int, boundary: BoundaryLike) -> Laplac
 
 
 def axis_frequencies(sides: Sides, length: float, count: int) -> np.ndarray:
+    """Frequencies of the functions on one axis, smallest first."""
     index = np.arange(count)
     if sides == ("periodic", "periodic"):
         return 2 * np.pi * ((index + 1) // 2) / length
@@ -71,15 +96,19 @@ def axis_frequencies(sides: Sides, length: float, count: int) -> np.ndarray:
     return np.pi * (index + 0.5) / length
 
 
-def _smallest_modes(
-    boundary: Boundary, lengths: tuple[float, ...], num_modes: int
-) -> np.ndarray:
+def _smallest_modes(boundary: Boundary, lengths: tuple[float, ...], num_modes: int) -> np.ndarray:
     """Multi-indices of the smallest eigenvalues, best first, without a grid of candidates."""
     if len(lengths) == 1:
         return np.arange(num_modes)[:, None]
-    squares = [axis_frequencies(s, length, num_modes) ** 2 for s, length in zip(boundary, lengths, strict=True)]
-    return best_first(lambda index: sum(sq[i] for sq, i in zip(squares, index, strict=True)),
-                      (num_modes,) * len(lengths), num_modes)
+    squares = [
+        axis_frequencies(s, length, num_modes) ** 2
+        for s, length in zip(boundary, lengths, strict=True)
+    ]
+    return best_first(
+        lambda index: sum(sq[i] for sq, i in zip(squares, index, strict=True)),
+        (num_modes,) * len(lengths),
+        num_modes,
+    )
 
 
 def best_first(cost, shape: tuple[int, ...], num_modes: int) -> np.ndarray:
@@ -99,33 +128,39 @@ def best_first(cost, shape: tuple[int, ...], num_modes: int) -> np.ndarray:
 
 def axis_functions(sides: Sides, t: Float[Array, ""], count: int) -> Float[Array, " count"]:
     """Orthonormal functions of t in [0, 1] for one axis."""
+    return axis_sums(sides, t[None], jnp.ones(1), count)
+
+
+def axis_sums(
+    sides: Sides, t: Float[Array, " n"], values: Float[Array, " n"], count: int
+) -> Float[Array, " count"]:
+    """Σᵢ valuesᵢ φ(tᵢ) for the first orthonormal functions φ on one axis."""
     if sides == ("periodic", "periodic"):
-        cosine, sine = _harmonics(2 * jnp.pi * t, count // 2 + 1)
+        cosine, sine = _harmonic_sums(2 * jnp.pi * t, values, count // 2 + 1)
         pairs = jnp.stack([cosine[1:], sine[1:]], axis=1).reshape(-1)
-        return jnp.concatenate([jnp.ones(1), math.sqrt(2) * pairs])[:count]
+        return jnp.concatenate([cosine[:1], math.sqrt(2) * pairs])[:count]
     if sides[0] == sides[1]:
-        cosine, sine = _harmonics(jnp.pi * t, count + 1)
+        cosine, sine = _harmonic_sums(jnp.pi * t, values, count + 1)
         if sides[0] == "dirichlet":
             return math.sqrt(2) * sine[1:]
         return math.sqrt(2) * cosine[:count].at[0].multiply(1 / math.sqrt(2))
-    cosine, sine = _harmonics(jnp.pi * t, count, phase=jnp.pi * t / 2)
+    cosine, sine = _harmonic_sums(jnp.pi * t, values, count, phase=0.5)
     return math.sqrt(2) * (sine if sides[0] == "dirichlet" else cosine)
 
 
-def _harmonics(
-    angle: Float[Array, ""], count: int, phase: ArrayLike = 0.0
+def _harmonic_sums(
+    angle: Float[Array, " n"], values: Float[Array, " n"], count: int, phase: float = 0.0
 ) -> tuple[Float[Array, " count"], Float[Array, " count"]]:
-    """cos and sin of n·angle + phase for n < count.
+    """Σᵢ valuesᵢ cos((k + phase) angleᵢ), and with sin, for k < count.
 
-    With n = a b + c, only about 2√count angles need a cosine and a sine; the rest follow
-    from the addition theorem.
+    With k = a b + c the addition theorem leaves about 2√count cosines and sines a point, and
+    the sums over points become four small matrix products.
     """
     block = max(1, math.isqrt(count))
-    coarse = jnp.arange(-(-count // block)) * block * angle + phase
-    fine = jnp.arange(block) * angle
-    cos_c, sin_c, cos_f, sin_f = (
-        jnp.cos(coarse)[:, None], jnp.sin(coarse)[:, None], jnp.cos(fine)[None], jnp.sin(fine)[None]
-    )
-    cosine = (cos_c * cos_f - sin_c * sin_f).reshape(-1)[:count]
-    sine = (sin_c * cos_f + cos_c * sin_f).reshape(-1)[:count]
+    coarse = (jnp.arange(-(-count // block)) * block + phase)[:, None] * angle[None]
+    fine = angle[:, None] * jnp.arange(block)[None]
+    cosine_c, sine_c = jnp.cos(coarse) * values[None], jnp.sin(coarse) * values[None]
+    cosine_f, sine_f = jnp.cos(fine), jnp.sin(fine)
+    cosine = (cosine_c @ cosine_f - sine_c @ sine_f).reshape(-1)[:count]
+    sine = (sine_c @ cosine_f + cosine_c @ sine_f).reshape(-1)[:count]
     return cosine, sine

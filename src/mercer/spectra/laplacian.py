@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, is_concrete
-from ..domains import Box
+from ..domains import Domain, PointLike
 from .boundary import BoundaryLike
 from .box import BoxSpectrum
 from .eigenvalues import check_eigenvalues
@@ -32,7 +32,11 @@ class Laplacian(BoxSpectrum):
     power: Float[Array, ""]
 
     def __init__(
-        self, domain: Box, num_modes: int, boundary: BoundaryLike = "dirichlet", shift: ArrayLike = 0.0
+        self,
+        domain: Domain,
+        num_modes: int,
+        boundary: BoundaryLike = "dirichlet",
+        shift: ArrayLike = 0.0,
     ):
         self.basis = laplace_basis(domain, num_modes, boundary)
         self.shift = jnp.asarray(shift, default_float())
@@ -63,7 +67,7 @@ class Laplacian(BoxSpectrum):
     def rkhs_order(self) -> float:
         return float(self.power)
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         heat = box_heat(self.domain, self.boundary, self.domain.point(s), self.domain.point(t))
         return integrate_times(heat, self.domain, self.power, self.shift, self.lowest)
 

@@ -7,7 +7,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, require_positive
-from ..domains import Box
+from ..domains import Domain, PointLike
 from .boundary import BoundaryLike
 from .box import BoxSpectrum
 from .heat import box_heat, box_heat_trace, integrate_times
@@ -37,7 +37,7 @@ class Matern(BoxSpectrum):
         nu: ArrayLike,
         lengthscale: ArrayLike,
         variance: ArrayLike,
-        domain: Box,
+        domain: Domain,
         num_modes: int,
         boundary: BoundaryLike = "neumann",
     ):
@@ -77,7 +77,7 @@ class Matern(BoxSpectrum):
     def rkhs_order(self) -> float:
         return float(self.power)
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         s, t = self.domain.point(s), self.domain.point(t)
         return self._integrate(box_heat(self.domain, self.boundary, s, t))
 

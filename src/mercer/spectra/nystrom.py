@@ -5,10 +5,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..checks import default_float, require_count
-from ..domains import Domain, Empirical
+from ..domains import Domain, Empirical, PointLike
 from ..lattice import rank_one_lattice
 from .base import Spectrum
 
@@ -65,11 +65,11 @@ class Nystrom(Spectrum):
         nodes, weights = self.domain.quadrature(self.quadrature_points())
         return jnp.sum(weights * jax.vmap(lambda x: self.covariance(x, x))(nodes))
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         x = self.domain.point(x)
         return self.transform @ jax.vmap(lambda node: self.covariance(x, node))(self.nodes)
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         return self.covariance(self.domain.point(s), self.domain.point(t))
 
     def quadrature_points(self) -> int | tuple[int, ...]:

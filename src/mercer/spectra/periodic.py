@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, is_concrete, require_count, require_positive
-from ..domains import Box
+from ..domains import Box, Domain, PointLike
 from .base import Spectrum
 from .boundary import Boundary
 from .finite_rank import FiniteRank
@@ -29,7 +29,7 @@ class Periodic(Spectrum):
     joint: FiniteRank
 
     def __init__(
-        self, period: ArrayLike, lengthscale: ArrayLike, num_harmonics: int, domain: Box
+        self, period: ArrayLike, lengthscale: ArrayLike, num_harmonics: int, domain: Domain
     ):
         require_positive("period", period)
         require_positive("lengthscale", lengthscale)
@@ -71,7 +71,7 @@ class Periodic(Spectrum):
     def rkhs_order(self) -> float:
         return float("inf")
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.joint.eigenfunctions(x)
 
     def quadrature_points(self) -> int | tuple[int, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, require_count, require_positive
-from ..domains import Box, Domain, RealLine
+from ..domains import Domain, PointLike, RealLine
 from .base import Spectrum
 from .boundary import BoundaryLike
 from .box import BoxSpectrum
@@ -70,7 +70,7 @@ class SquaredExponentialBox(BoxSpectrum):
     def rkhs_order(self) -> float:
         return float("inf")
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         heat = box_heat(self.domain, self.boundary, self.domain.point(s), self.domain.point(t))
         return jnp.exp(self.log_constant) * heat(self.time)
 
@@ -108,13 +108,13 @@ class SquaredExponentialLine(Spectrum):
     def rkhs_order(self) -> float:
         return float("inf")
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         a, _, c = self._constants
         x = self.domain.point(x)[0]
         growth = a * jnp.square(x) + 0.25 * jnp.log(jnp.pi * c / a)
         return hermite_functions(jnp.sqrt(2 * c) * x, self.kept, growth)
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         gap = self.domain.point(s)[0] - self.domain.point(t)[0]
         return self.variance * jnp.exp(-0.5 * jnp.square(gap / self.lengthscale))
 

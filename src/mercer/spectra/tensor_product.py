@@ -4,10 +4,10 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Float, Int
 
 from ..checks import require_count
-from ..domains import Box
+from ..domains import Box, PointLike
 from .base import Spectrum
 from .boundary import Boundary
 from .laplace_basis import best_first
@@ -38,10 +38,14 @@ class TensorProduct(Spectrum):
         if num_modes is None:
             num_modes = math.prod(shape)
             if num_modes > MAX_DEFAULT_MODES:
-                raise ValueError(f"there are {num_modes} products of modes; say how many to keep by num_modes=.")
+                raise ValueError(
+                    f"there are {num_modes} products of modes; say how many to keep by num_modes=."
+                )
         require_count("num_modes", num_modes)
         if num_modes > math.prod(shape):
-            raise ValueError(f"num_modes={num_modes}, but the factors have {math.prod(shape)} products.")
+            raise ValueError(
+                f"num_modes={num_modes}, but the factors have {math.prod(shape)} products."
+            )
         logs = [-np.asarray(s.log_eigenvalues) for s in spectra]
         indices = best_first(
             lambda index: sum(log[i] for log, i in zip(logs, index, strict=True)), shape, num_modes
@@ -73,13 +77,13 @@ class TensorProduct(Spectrum):
     def rkhs_order(self) -> float:
         return min(s.rkhs_order for s in self.factors)
 
-    def eigenfunctions(self, x: ArrayLike) -> Float[Array, " K"]:
+    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         value = jnp.ones(self.indices.shape[0])
         for i, (factor, part) in enumerate(zip(self.factors, self._split(x), strict=True)):
             value = value * factor.eigenfunctions(part)[self.indices[:, i]]
         return value
 
-    def kernel(self, s: ArrayLike, t: ArrayLike) -> Float[Array, ""]:
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         value = jnp.ones(())
         for factor, a, b in zip(self.factors, self._split(s), self._split(t), strict=True):
             value = value * factor.kernel(a, b)
@@ -96,7 +100,7 @@ class TensorProduct(Spectrum):
     def with_modes(self, num_modes: int) -> "TensorProduct":
         return TensorProduct(*self.factors, num_modes=num_modes)
 
-    def _split(self, x: ArrayLike) -> list[Float[Array, " d"]]:
+    def _split(self, x: PointLike) -> list[Float[Array, " d"]]:
         x = self.domain.point(x)
         ends = np.cumsum([s.domain.dimension for s in self.factors])[:-1]
         return jnp.split(x, ends)

@@ -1,0 +1,89 @@
+"""Networks: factors that vanish where they should, scales that are constants."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mercer
+from mercer.density import is_random
+from mercer.networks import Vanishing
+
+DOMAIN = mercer.Box([-1.0, 2.0], [1.0, 5.0])
+
+
+@pytest.mark.float32
+def test_network_vanishes_on_its_dirichlet_sides_only():
+    network = mercer.FourierMLP(
+        2,
+        20,
+        boundary=[("dirichlet", "neumann"), "dirichlet"],
+        key=jax.random.key(0),
+        domain=DOMAIN,
+    )
+    assert float(network([-1.0, 3.0])) == 0
+    assert float(network([0.3, 2.0])) == 0
+    assert float(network([0.3, 5.0])) == 0
+    assert float(network([1.0, 3.0])) != 0
+
+
+def test_factors_are_the_papers_or_saturate():
+    t = jnp.array([0.2])
+    assert float(Vanishing(("dirichlet", "neumann"), 1)(t)) == pytest.approx(0.2)
+    assert float(Vanishing("dirichlet", 1)(t)) == pytest.approx(0.16)
+    assert float(Vanishing(("dirichlet", "neumann"), 1, 0.1)(t)) == pytest.approx(0.2 / 0.3)
+    assert float(Vanishing("neumann", 1)(t)) == 1.0
+    assert float(Vanishing("dirichlet", 2)(jnp.array([0.2, 0.5]))) == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_random_leaves_are_weights_biases_and_readout(depth):
+    network = mercer.FourierMLP(1, 10, depth, num_frequencies=3, key=jax.random.key(0))
+    leaves = jax.tree.leaves(eqx.filter(network, is_random))
+    assert sum(leaf.size for leaf in leaves) == 10 * 6 + 10 + (depth - 1) * 110 + 10
+
+
+def test_preactivations_are_of_order_one_whatever_the_sizes():
+    for num_frequencies in (4, 64):
+        network = mercer.FourierMLP(
+            1,
+            4000,
+            num_frequencies=num_frequencies,
+            key=jax.random.key(0),
+            hidden_scale=1.0,
+            activation=lambda z: z,
+            readout_scale=1.0,
+        )
+        hidden = jax.grad(
+            lambda w, n=network: eqx.tree_at(lambda m: m.readout, n, w)(jnp.array([0.3]))
+        )
+        values = hidden(network.readout) * np.sqrt(4000)
+        assert float(jnp.std(values)) == pytest.approx(np.sqrt(2), rel=0.1)
+
+
+def test_readout_scale_is_the_standard_deviation_of_the_sum():
+    keys = jax.random.split(jax.random.key(0), 300)
+
+    def value(key):
+        network = mercer.FourierMLP(1, 200, key=key, readout_scale=7.0, activation=jnp.ones_like)
+        return network(jnp.array([0.4]))
+
+    values = np.array([value(k) for k in keys])
+    assert np.std(values) == pytest.approx(7.0, rel=0.15)
+
+
+def test_heavy_tailed_frequencies():
+    spread = {}
+    for law in ("normal", "cauchy"):
+        network = mercer.FourierMLP(1, 2, num_frequencies=4000, law=law, key=jax.random.key(1))
+        spread[law] = np.max(np.abs(network.frequencies))
+        median = np.median(np.abs(network.frequencies))
+        assert median == pytest.approx({"normal": 6.74, "cauchy": 10.0}[law], rel=0.1)
+    assert spread["cauchy"] > 50 * spread["normal"]
+
+
+def test_inputs_are_scaled_to_the_domain():
+    unit = mercer.FourierMLP(2, 8, key=jax.random.key(0))
+    there = mercer.FourierMLP(2, 8, key=jax.random.key(0), domain=DOMAIN)
+    np.testing.assert_allclose(unit([0.25, 0.5]), there([-0.5, 3.5]), rtol=1e-12)

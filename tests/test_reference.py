@@ -1,0 +1,79 @@
+"""The process itself against scikit-learn and tinygp, which know nothing of eigenpairs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tinygp
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+
+import mercer
+
+DOMAIN = mercer.Interval(-5.0, 6.0)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 2, 25)
+    return x[:, None], np.sin(3 * x) + 0.1 * rng.normal(size=25)
+
+
+@pytest.fixture
+def process():
+    # Far from the sides, the reflected process is the stationary one.
+    return mercer.GaussianProcess(mercer.SquaredExponential(0.5, 1.3, DOMAIN, 150))
+
+
+def test_posterior_and_evidence_are_scikit_learns(data, process):
+    x, y = data
+    kernel = kernels.ConstantKernel(1.3, "fixed") * kernels.RBF(0.5, "fixed")
+    judge = GaussianProcessRegressor(kernel, alpha=0.1**2, optimizer=None).fit(x, y)
+    points = np.linspace(-1, 2, 20)[:, None]
+    mean, covariance = judge.predict(points, return_cov=True)
+    ours = process.condition(x, y, 0.1)
+    np.testing.assert_allclose(ours.mean(jnp.asarray(points)), mean, atol=1e-7)
+    np.testing.assert_allclose(ours.covariance(jnp.asarray(points)), covariance, atol=1e-7)
+    np.testing.assert_allclose(ours.variance(jnp.asarray(points)), np.diag(covariance), atol=1e-7)
+    np.testing.assert_allclose(
+        process.log_evidence(x, y, 0.1), judge.log_marginal_likelihood_value_, rtol=1e-7
+    )
+
+
+def test_noise_of_each_row_is_tinygps(data, process):
+    x, y = data
+    noise = np.linspace(0.05, 0.4, len(y))
+    kernel = 1.3 * tinygp.kernels.ExpSquared(0.5)
+    judge = tinygp.GaussianProcess(kernel, jnp.asarray(x[:, 0]), diag=noise**2)
+    points = np.linspace(-1, 2, 9)
+    _, conditioned = judge.condition(jnp.asarray(y), jnp.asarray(points))
+    ours = process.condition(x, y, noise)
+    np.testing.assert_allclose(ours.mean(jnp.asarray(points)[:, None]), conditioned.loc, atol=1e-7)
+    np.testing.assert_allclose(ours.log_evidence, judge.log_probability(jnp.asarray(y)), rtol=1e-7)
+
+
+def test_draws_have_the_covariance(process):
+    points = jnp.linspace(-1, 2, 6)[:, None]
+    draws = np.asarray(process.draw(jax.random.key(0), points, 20_000))
+    exact = np.asarray(process.covariance(points))
+    error = np.sqrt((np.outer(np.diag(exact), np.diag(exact)) + exact**2) / len(draws))
+    assert np.all(np.abs(draws.T @ draws / len(draws) - exact) < 4.5 * error)
+
+
+def test_conditioned_draws_have_the_posterior(data, process):
+    ours = process.condition(*data, 0.1)
+    points = jnp.array([[0.3], [2.4]])
+    draws = np.asarray(ours.draw(jax.random.key(0), points, 5000))
+    scaled = (draws - np.asarray(ours.mean(points))) / np.sqrt(np.asarray(ours.variance(points)))
+    assert all(stats.kstest(column, "norm").pvalue > 1e-3 for column in scaled.T)
+
+
+def test_mean_function_is_added_and_removed(data):
+    x, y = data
+    spectrum = mercer.SquaredExponential(0.5, 1.3, DOMAIN, 150)
+    plain = mercer.GaussianProcess(spectrum)
+    shifted = mercer.GaussianProcess(spectrum, mean=lambda point: 3.0 + point[0])
+    np.testing.assert_allclose(
+        shifted.log_evidence(x, y + 3.0 + x[:, 0], 0.1), plain.log_evidence(x, y, 0.1), rtol=1e-9
+    )
