@@ -11,7 +11,7 @@ from mercer.plots import STYLE, paths, plt
 jax.config.update("jax_enable_x64", True)
 
 if __name__ == "__main__":
-    prior = mercer.design(mercer.BrownianMotion(1000), tolerance=1e-3, key=jax.random.key(0))
+    prior = mercer.design(mercer.BrownianMotion(2000), tolerance=3e-4, key=jax.random.key(0))
     t = np.linspace(0, 1, 20_000)
     keys = jax.random.split(jax.random.key(2), 6)
     draws = [
