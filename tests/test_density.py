@@ -1,5 +1,7 @@
 """The prior and posterior against closed forms that share no code with them."""
 
+import warnings
+
 import blackjax
 import equinox as eqx
 import jax
@@ -347,10 +349,65 @@ def test_forward_map_may_be_anything():
 
 @pytest.mark.float32
 def test_gradient_is_finite_in_the_floats_at_hand():
-    prior = mercer.Prior(mercer.Quadrature(mercer.BrownianMotion(50, DOMAIN)), small_network(30))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "with 32-bit floats")
+        prior = mercer.Prior(
+            mercer.Quadrature(mercer.BrownianMotion(50, DOMAIN)), small_network(30)
+        )
     assert prior.normalised == jax.config.read("jax_enable_x64")
     slope = jax.grad(prior)(prior.params)
     assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(slope))
+
+
+def test_densities_go_through_jit_as_functions():
+    prior = mercer.Prior(mercer.Quadrature(mercer.BrownianMotion(10, DOMAIN)), small_network(5))
+    np.testing.assert_allclose(jax.jit(prior)(prior.params), prior(prior.params), rtol=1e-10)
+    drawn = jax.jit(prior.draw)(jax.random.key(0))
+    again = eqx.filter_jit(lambda p, params: p(params))(prior, drawn)
+    np.testing.assert_allclose(again, prior(drawn), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        mercer.Gaussian(0.3),
+        mercer.StudentT(4.0, mercer.LogNormal(0.3, 0.5)),
+        mercer.Bernoulli(),
+        mercer.Poisson(),
+        mercer.Heteroscedastic(),
+    ],
+    ids=lambda likelihood: type(likelihood).__name__,
+)
+def test_every_likelihood_makes_a_posterior(likelihood):
+    energy = mercer.Quadrature(mercer.BrownianMotion(10, DOMAIN))
+    network = small_network(5)
+    if isinstance(likelihood, mercer.Heteroscedastic):
+        network = {"mean": network, "scale": small_network(4, seed=1)}
+    prior = mercer.Prior(energy, network)
+    x, y = np.linspace(0.6, 1.9, 6)[:, None], np.array([0, 1, 1, 0, 1, 0])
+    full = mercer.Posterior(prior, likelihood, (x, y))
+    cut = mercer.Posterior(prior, likelihood, (x, y), batch_size=6)
+    params = full.draw(jax.random.key(0))
+    value = full(params)
+    np.testing.assert_allclose(cut(params, cut.batch(jax.random.key(1))), value, rtol=1e-10)
+    assert np.isfinite(value)
+
+
+def test_minibatches_leave_the_forward_map_alone():
+    class Weighted(eqx.Module):
+        weights: jax.Array
+
+        def __call__(self, u, inputs):
+            return jnp.sum(self.weights) * jax.vmap(u)(inputs)
+
+    prior = mercer.Prior(mercer.Quadrature(mercer.BrownianMotion(10, DOMAIN)), small_network(5))
+    data = np.linspace(0.6, 1.9, 5)[:, None], np.zeros(5)
+    likelihood = mercer.Gaussian(0.5, observe=Weighted(jnp.arange(5.0)))
+    cut = mercer.Posterior(prior, likelihood, data, batch_size=5)
+    rows = cut.batch(jax.random.key(0)).rows
+    np.testing.assert_allclose(
+        cut.log_likelihood(prior.params, rows), cut.log_likelihood(prior.params), rtol=1e-10
+    )
 
 
 def test_printed_density_is_improper_and_says_so():

@@ -78,7 +78,7 @@ CASES = {
     "box on a line": (lambda: mercer.Laplacian(mercer.RealLine(1.0), 5), "Nystrom"),
     "underflow": (
         lambda: mercer.Quadrature(mercer.SquaredExponential(1.0, 1.0, UNIT, 30)),
-        "mode 13",
+        "mode 5 .* keep S",
     ),
     "underflow as printed for CO2": (
         lambda: mercer.FiniteRank(lambda x: jnp.ones(3) * x, np.exp([0.0, -609.0, -15231.0]), UNIT),
@@ -212,6 +212,62 @@ CASES = {
         ),
         "whole numbers",
     ),
+    "zero quadrature points": (lambda: mercer.Quadrature(BROWNIAN, 0), "at least 1"),
+    "power that is not summable": (
+        lambda: mercer.Quadrature(mercer.Matern(0.5, 0.1, 1.0, UNIT, 100) ** 0.3),
+        "not summable",
+    ),
+    "kernel that is not trace class": (
+        lambda: mercer.Laplacian(mercer.Box([0.0] * 2, [1.0] * 2), 5).kernel(
+            [0.5, 0.5], [0.5, 0.5]
+        ),
+        "not trace class",
+    ),
+    "factor on a sum with variance there": (
+        lambda: mercer.Prior(
+            mercer.Quadrature(BROWNIAN + mercer.FiniteRank(lambda x: jnp.ones(1), [1.0], UNIT)),
+            network(boundary=("dirichlet", "neumann")),
+        ),
+        "lower side of axis 0",
+    ),
+    "proposal that does not cover": (
+        lambda: mercer.MonteCarlo(BROWNIAN, 5, 5, proposal=mercer.Interval(0, 0.5)),
+        "must cover",
+    ),
+    "functions with a NaN": (lambda: mercer.FiniteRank(lambda x: jnp.sqrt(-x), [1.0], UNIT), "NaN"),
+    "kernel that is not symmetric": (
+        lambda: mercer.Nystrom(lambda s, t: s[0], UNIT, 2),
+        "symmetric",
+    ),
+    "mean that is no scalar": (
+        lambda: mercer.Prior(mercer.Quadrature(BROWNIAN), network(), mean=lambda x: x),
+        "must be a scalar",
+    ),
+    "function that is no scalar": (
+        lambda: mercer.Quadrature(BROWNIAN)(lambda x: x),
+        "must be a scalar",
+    ),
+    "y with two columns": (
+        lambda: mercer.Posterior(prior(), mercer.Poisson(), (np.ones((2, 1)), np.ones((2, 1)))),
+        r"shape \(n,\)",
+    ),
+    "one network for two": (
+        lambda: mercer.Posterior(prior(), mercer.Heteroscedastic(), (np.ones((2, 1)), np.ones(2))),
+        "mean",
+    ),
+    "two networks for one": (
+        lambda: mercer.Posterior(
+            mercer.Prior(mercer.Quadrature(BROWNIAN), {"a": network(), "b": network()}),
+            mercer.Gaussian(0.1),
+            (np.ones((2, 1)), np.ones(2)),
+        ),
+        "got a dict",
+    ),
+    "process outside its domain": (
+        lambda: mercer.GaussianProcess(BROWNIAN).draw(jax.random.key(0), np.array([[1.5]])),
+        "by 0.5",
+    ),
+    "fidelity outside the domain": (lambda: mercer.fidelity(prior(), [[2.0]]), "by 1"),
     "share over one": (lambda: BROWNIAN.num_modes_for(1.5), r"\(0, 1\]"),
     "share out of reach": (lambda: BROWNIAN.num_modes_for(0.9999), "more modes"),
 }
@@ -227,10 +283,13 @@ def test_bad_input_gets_one_clear_sentence(name):
 
 @pytest.mark.float32
 def test_closed_forms_ask_for_64_bits():
-    prior = mercer.Prior(mercer.Quadrature(BROWNIAN), network())
     if jax.config.read("jax_enable_x64"):
-        assert prior.normalised
+        assert mercer.Prior(mercer.Quadrature(BROWNIAN), network()).normalised
         return
+    with pytest.warns(UserWarning, match="un-normalised"):
+        prior = mercer.Prior(mercer.Quadrature(BROWNIAN), network())
+    with pytest.raises(ValueError, match="too small to divide by in float32"):
+        mercer.Quadrature(mercer.Laplacian(UNIT, 1000) ** 2)
     for attempt in (
         lambda: prior.draw(jax.random.key(0)),
         lambda: mercer.fidelity(prior),
@@ -239,6 +298,21 @@ def test_closed_forms_ask_for_64_bits():
     ):
         with pytest.raises(ValueError, match="jax_enable_x64"):
             attempt()
+
+
+def test_slow_decay_is_told():
+    with pytest.warns(UserWarning, match=r"decay like n\^-1"):
+        mercer.Lattice(Cut(UNIT, -jnp.log(jnp.arange(1.0, 41.0))), 8)
+
+
+def test_nonlinear_readouts_are_found_where_features_vanish_at_places():
+    class Hinges(eqx.Module):
+        readout: jax.Array
+
+        def __call__(self, x):
+            return jnp.dot(self.readout**2, jax.nn.relu(x[0] - jnp.array([0.5, 0.7])))
+
+    assert not mercer.Prior(mercer.Quadrature(BROWNIAN), Hinges(jnp.ones(2))).normalised
 
 
 def test_a_negative_power_names_the_reason():

@@ -77,6 +77,26 @@ def test_advice_lowers_the_error_when_followed(options):
     assert mercer.fidelity(advised[0]).relative_error < before.relative_error
 
 
+def test_a_mean_out_of_reach_shows():
+    network = mercer.FourierMLP(1, 60, boundary=("dirichlet", "neumann"), key=jax.random.key(0))
+    energy = mercer.Quadrature(mercer.BrownianMotion(60))
+    reached = mercer.fidelity(mercer.Prior(energy, network, mean=lambda x: x[0]))
+    missed = mercer.fidelity(mercer.Prior(energy, network, mean=lambda x: 5.0 + 0 * x[0]))
+    assert reached.mean_error < 0.05
+    assert missed.mean_error > 4
+
+
+def test_a_fresh_hidden_layer_meets_the_tolerance_on_average(key):
+    prior = mercer.design(mercer.BrownianBridge(200), 0.01, key=key)
+    kernels = []
+    for seed in range(6):
+        fresh = eqx.tree_at(lambda p: p.params, prior, prior.draw_reference(jax.random.key(seed)))
+        result = mercer.fidelity(fresh)
+        kernels.append(np.asarray(result.covariance))
+    error = np.abs(np.mean(kernels, axis=0) - np.asarray(result.kernel)).max()
+    assert error / np.asarray(result.kernel).max() <= 0.01
+
+
 def test_too_few_modes_show_as_variance_outside():
     few = mercer.fidelity(brownian_prior(modes=5, frequency_scale=30.0))
     many = mercer.fidelity(brownian_prior(modes=200, frequency_scale=10.0))

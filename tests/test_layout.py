@@ -10,7 +10,7 @@ import mercer
 SOURCE = Path(mercer.__file__).parent
 ORDER = [
     "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "likelihoods",
-    "density", "fidelity", "design", "reference", "describe", "sampling", "draws", "diagnostics",
+    "density", "fidelity", "design", "reference", "describe", "diagnostics", "draws", "sampling",
     "hyper", "pde", "plots", "experiments", "cli",
 ]  # fmt: skip
 

@@ -69,6 +69,20 @@ def test_conditioned_draws_have_the_posterior(data, process):
     assert all(stats.kstest(column, "norm").pvalue > 1e-3 for column in scaled.T)
 
 
+def test_whole_numbers_are_data_too(process):
+    x, y = np.array([[0.0], [0.5], [1.0]]), np.array([0, 1, 0])
+    whole = process.condition(x, y, 0.1).log_evidence
+    np.testing.assert_allclose(whole, process.condition(x, y.astype(float), 0.1).log_evidence)
+    assert np.isfinite(whole)
+
+
+def test_evidence_at_small_noise(data, process):
+    x, y = data
+    kernel = 1.3 * np.exp(-((x - x.T) ** 2) / (2 * 0.5**2)) + 1e-4**2 * np.eye(len(y))
+    exact = stats.multivariate_normal(cov=kernel, allow_singular=False).logpdf(y)
+    np.testing.assert_allclose(process.log_evidence(x, y, 1e-4), exact, rtol=1e-6)
+
+
 def test_mean_function_is_added_and_removed(data):
     x, y = data
     spectrum = mercer.SquaredExponential(0.5, 1.3, DOMAIN, 150)

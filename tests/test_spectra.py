@@ -25,7 +25,7 @@ def some_points(domain, count=7):
 def test_eigenfunctions_are_orthonormal(family):
     spectrum, _ = family
     points = spectrum.quadrature_points()
-    counts = points if isinstance(points, int) else tuple(p + 7 for p in points)
+    counts = points + 7 if isinstance(points, int) else tuple(p + 7 for p in points)
     nodes, weights = spectrum.domain.quadrature(counts)
     values = jax.vmap(spectrum.eigenfunctions)(nodes)
     gram = values.T @ (weights[:, None] * values)
@@ -169,6 +169,51 @@ def test_powers_multiply_and_scale():
     )
     np.testing.assert_allclose(np.float64(2.0) * base.log_eigenvalues, 2 * base.log_eigenvalues)
     assert isinstance(np.float64(2.0) * base, mercer.Spectrum)
+
+
+def test_kernels_of_very_smooth_and_very_rough_powers():
+    """The ends of the time integral: late for large powers, early for small ones."""
+    from scipy.special import zeta
+
+    unit = mercer.Interval(0, 1)
+    for power in (0.505, 0.51, 12.0, 40.0):
+        trace = (mercer.Laplacian(unit, 5) ** power).trace
+        exact = np.pi ** (-2 * power) * zeta(2 * power)
+        np.testing.assert_allclose(trace, exact, rtol=1e-4 if power < 0.6 else 1e-10)
+    middle = mercer.Matern(20.0, 0.1, 2.0, mercer.Interval(0, 10), 10)
+    np.testing.assert_allclose(middle.kernel(5.0, 5.0), 2.0, rtol=1e-9)
+
+
+HYPER = {
+    "matern": lambda h: mercer.Matern(1.5, h, 1.0, LINE, 10),
+    "laplacian": lambda h: h * mercer.Laplacian(LINE, 10) ** 2,
+    "squared_exponential": lambda h: mercer.SquaredExponential(h, 1.0, LINE, 8),
+    "periodic": lambda h: mercer.Periodic(0.7, 0.5 * h, 3, LINE),
+    "sum": lambda h: mercer.Matern(1.5, h, 1.0, LINE, 10) + mercer.BrownianMotion(6, LINE),
+}
+
+
+@pytest.mark.parametrize("name", HYPER)
+def test_hyperparameters_can_be_traced_and_differentiated(name):
+    def evidence_like(h):
+        spectrum = HYPER[name](h)
+        energy = mercer.Quadrature(spectrum, 120)(
+            lambda x: (x[0] + 1.3) * (2.2 - x[0]) * jnp.sin(x[0])
+        )
+        return energy + jnp.sum(spectrum.log_eigenvalues[:4]) + spectrum.kernel(0.1, 0.4)
+
+    value, slope = jax.jit(jax.value_and_grad(evidence_like))(0.3)
+    # The sum's two bases nearly span each other, so its energy loses some eight digits.
+    np.testing.assert_allclose(value, evidence_like(0.3), rtol=1e-6)
+    step = 1e-5
+    numeric = (evidence_like(0.3 + step) - evidence_like(0.3 - step)) / (2 * step)
+    np.testing.assert_allclose(slope, numeric, rtol=1e-4)
+
+
+def test_smoothness_of_a_brownian_sheet_is_that_of_brownian_motion():
+    sheet = mercer.TensorProduct(mercer.BrownianMotion(20), mercer.BrownianMotion(20))
+    assert sheet.path_order == 0.5
+    assert sheet.decay == 2
 
 
 def test_sum_of_equal_spectra_doubles():

@@ -10,6 +10,7 @@ from .domains import Domain as Domain
 from .domains import Empirical as Empirical
 from .domains import Interval as Interval
 from .domains import RealLine as RealLine
+from .draws import Draws as Draws
 from .energy import Energy as Energy
 from .energy import Lattice as Lattice
 from .energy import MonteCarlo as MonteCarlo
@@ -25,6 +26,18 @@ from .likelihoods import Poisson as Poisson
 from .likelihoods import StudentT as StudentT
 from .networks import FourierMLP as FourierMLP
 from .reference import GaussianProcess as GaussianProcess
+from .sampling import SamplingError as SamplingError
+from .sampling import cyclical_sgld as cyclical_sgld
+from .sampling import hmc as hmc
+from .sampling import mclmc as mclmc
+from .sampling import nuts as nuts
+from .sampling import psgld as psgld
+from .sampling import sample as sample
+from .sampling import schedules as schedules
+from .sampling import sghmc as sghmc
+from .sampling import sgld as sgld
+from .sampling import sgld_control_variates as sgld_control_variates
+from .sampling import sgnht as sgnht
 from .spectra import BrownianBridge as BrownianBridge
 from .spectra import BrownianMotion as BrownianMotion
 from .spectra import FiniteRank as FiniteRank

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
@@ -15,6 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from .checks import (
     Real,
     default_float,
+    is_concrete,
     require_count,
     require_finite,
     require_float64,
@@ -24,6 +26,7 @@ from .domains import Box, require_inside
 from .energy import Energy, Function, Quadrature
 from .likelihoods import Likelihood
 from .readout import Readout, Where, condition_readout, default_where, linear_in_readout
+from .spectra import Spectrum
 
 Params = PyTree
 
@@ -64,6 +67,8 @@ class Prior(eqx.Module):
     reference: float | None = eqx.field(static=True)
     normalised: bool = eqx.field(static=True)
     obstacle: str | None = eqx.field(static=True)
+    # By identity, so that jax.jit takes a density as it takes any function.
+    __hash__ = object.__hash__
 
     def __init__(
         self,
@@ -86,8 +91,14 @@ class Prior(eqx.Module):
         )
         if normalised:
             self.require_exact()
-        floats = jax.config.read("jax_enable_x64")
+        floats = bool(jax.config.read("jax_enable_x64"))
         self.normalised = floats and self.obstacle is None if normalised is None else normalised
+        if normalised is None and self.obstacle is None and not floats:
+            warnings.warn(
+                "with 32-bit floats the prior is left un-normalised and has no exact draws; "
+                'jax.config.update("jax_enable_x64", True) gives both.',
+                stacklevel=2,
+            )
 
     def network(self, params: Params) -> PyTree:
         """The network, or pytree of networks, with these parameters."""
@@ -195,6 +206,7 @@ class Posterior(eqx.Module):
     inputs: Float[Array, "N d"]
     targets: Array
     batch_size: int | None = eqx.field(static=True)
+    __hash__ = object.__hash__
 
     def __init__(
         self, prior: Prior, likelihood: Likelihood, data: tuple, batch_size: int | None = None
@@ -203,6 +215,7 @@ class Posterior(eqx.Module):
         self.likelihood = likelihood
         self.inputs, self.targets = _check_data(prior, likelihood, data)
         self.batch_size = batch_size
+        jax.eval_shape(self.log_likelihood, self.params)
         if batch_size is not None:
             require_count("batch_size", batch_size)
             if batch_size > self.inputs.shape[0]:
@@ -324,18 +337,39 @@ def _check_term(term: Term) -> None:
             f"the network was made for {own}, the spectrum lives on {domain}; "
             "give the network domain=spectrum.domain."
         )
-    vanishes, boundary = getattr(term.network, "boundary", None), term.energy.spectrum.boundary
-    if vanishes is not None and boundary is not None:
-        _check_sides(vanishes, boundary)
+    if term.mean is not None:
+        _check_mean(term.mean, example)
+    vanishes = getattr(term.network, "boundary", None)
+    if vanishes is not None and isinstance(domain, Box):
+        _check_sides(vanishes, term.energy.spectrum)
 
 
-def _check_sides(vanishes: tuple, boundary: tuple) -> None:
-    for axis, (network_sides, sides) in enumerate(zip(vanishes, boundary, strict=True)):
-        for end, mine, theirs in zip(("lower", "upper"), network_sides, sides, strict=True):
-            if mine == "dirichlet" and theirs != "dirichlet":
+def _check_mean(mean: Any, example: jax.ShapeDtypeStruct) -> None:
+    if not callable(mean):
+        raise ValueError(f"mean must be a function of a point, or None; got {mean!r}.")
+    shape = jnp.shape(jax.eval_shape(mean, example))
+    if shape != ():
+        raise ValueError(f"mean(x) must be a scalar, got shape {shape}.")
+
+
+def _check_sides(vanishes: tuple, spectrum: Spectrum) -> None:
+    """Raise if a network vanishes at a side where the process has variance."""
+    domain = spectrum.domain
+    middle = (np.array(domain.lower) + np.array(domain.upper)) / 2
+    for axis, sides in enumerate(vanishes):
+        for end, side, edge in zip(
+            ("lower", "upper"), sides, (domain.lower, domain.upper), strict=True
+        ):
+            if side != "dirichlet":
+                continue
+            x = middle.copy()
+            x[axis] = edge[axis]
+            with jax.ensure_compile_time_eval():
+                there, inside = spectrum.kernel(x, x), spectrum.kernel(middle, middle)
+            if is_concrete((there, inside)) and there > 1e-6 * inside:
                 raise ValueError(
-                    f"the network vanishes at the {end} side of axis {axis}, where the process is "
-                    f"{theirs} and has variance; drop that side from the network's boundary."
+                    f"the network vanishes at the {end} side of axis {axis}, where the process has "
+                    f"variance {float(there):.3g}; drop that side from the network's boundary."
                 )
 
 
@@ -351,8 +385,8 @@ def _find_obstacle(
             continue
         if not isinstance(term.energy, Quadrature):
             return f"the closed form needs the Quadrature energy, got {type(term.energy).__name__}."
-        x = term.energy.spectrum.domain.quadrature(3)[0][0]
-        if not linear_in_readout(term.network, where, x):
+        every = max(1, term.energy.points.shape[0] // 16)
+        if not linear_in_readout(term.network, where, term.energy.points[::every]):
             return (
                 f"{type(term.network).__name__} is not linear in its readout (or `readout=` does "
                 "not say where it is), so there is no closed form: sample the density instead."

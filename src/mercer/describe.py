@@ -106,18 +106,16 @@ def describe(what: Spectrum | Prior) -> Description | PriorDescription:
     points = comparison_points(domain)
     variance = np.asarray(jax.lax.map(lambda x: what.kernel(x, x), points))
     mean = float(what.trace) / domain.measure
-    order, dimension = what.rkhs_order, domain.dimension
-    smooth = order - dimension / 2
     return Description(
-        dimension=dimension,
+        dimension=domain.dimension,
         num_modes=what.num_modes,
         variance=(float(max(variance.min(), 0.0)), mean, float(variance.max())),
         kept_share=float(what.cumulative_ratio[-1]),
         correlation_length=_correlation_length(what),
-        decay=2 * order / dimension,
-        sobolev_order=smooth,
-        holder_order=min(1.0, smooth),
-        rkhs_order=order,
+        decay=what.decay,
+        sobolev_order=what.path_order,
+        holder_order=min(1.0, what.path_order),
+        rkhs_order=what.rkhs_order,
         boundary=_boundary_words(what.boundary),
     )
 
@@ -129,6 +127,7 @@ def _describe_prior(prior: Prior) -> PriorDescription:
             "describe takes a prior over one network; describe the spectra one by one."
         )
     (term,) = terms
+    error = fidelity(prior).relative_error
     network = term.network if isinstance(term.network, FourierMLP) else None
     return PriorDescription(
         process=describe(term.energy.spectrum),
@@ -137,7 +136,7 @@ def _describe_prior(prior: Prior) -> PriorDescription:
         num_points=term.energy.points.shape[0],
         readout_scale=network and float(network.readout_scale),
         frequency_scale=network and math.sqrt(float(np.mean(network.frequencies**2))),
-        relative_error=fidelity(prior).relative_error,
+        relative_error=error,
     )
 
 

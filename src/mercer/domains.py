@@ -15,7 +15,14 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 from scipy.special import roots_hermitenorm, roots_legendre
 
-from .checks import Real, default_float, require_count, require_finite, require_positive
+from .checks import (
+    Real,
+    default_float,
+    is_concrete,
+    require_count,
+    require_finite,
+    require_positive,
+)
 from .lattice import rank_one_lattice
 
 Points = Float[Array, "n d"]
@@ -144,7 +151,7 @@ class Box(Domain):
         return jnp.asarray(self.lower)[None] + unit * jnp.asarray(self.lengths)[None]
 
     def quadrature(self, num_points: int | tuple[int, ...]) -> Rule:
-        counts = (num_points,) * self.dimension if isinstance(num_points, int) else num_points
+        counts = num_points if isinstance(num_points, tuple) else (num_points,) * self.dimension
         if len(counts) != self.dimension:
             raise ValueError(
                 f"num_points must be one number or one per axis ({self.dimension}), got {counts}."
@@ -206,7 +213,7 @@ class RealLine(Domain):
         return self.scale * ndtri(jnp.clip(unit, edge, 1 - edge))
 
     def quadrature(self, num_points: int | tuple[int, ...]) -> Rule:
-        (count,) = (num_points,) if isinstance(num_points, int) else num_points
+        (count,) = num_points if isinstance(num_points, tuple) else (num_points,)
         require_count("num_points", count)
         nodes, weights = roots_hermitenorm(count)
         weights = weights / weights.sum()
@@ -270,7 +277,9 @@ class Empirical(Domain):
 
 
 def require_inside(domain: Domain, points: Float[Array, "n d"], name: str = "X") -> None:
-    """Raise if a point lies outside the domain, and say how far."""
+    """Raise if a point lies outside the domain, and say how far; taken on trust when traced."""
+    if not is_concrete((domain, points)):
+        return
     if points.shape[1] != domain.dimension:
         raise ValueError(
             f"{name} has {points.shape[1]} columns, the domain has {domain.dimension} dimensions."

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from .checks import default_float, is_concrete, require_count, require_finite
-from .domains import Domain, Empirical
+from .domains import Box, Domain, Empirical
 from .spectra import Spectrum
+from .spectra.eigenvalues import require_invertible
 
 Function = Callable[[Float[Array, " d"]], Float[Array, ""]]
 
@@ -26,6 +27,7 @@ class Energy(eqx.Module):
 
     spectrum: eqx.AbstractVar[Spectrum]
     is_deterministic: eqx.AbstractClassVar[bool]
+    __hash__ = object.__hash__
 
     @abstractmethod
     def batch(self, key: PRNGKeyArray) -> Any:
@@ -55,20 +57,24 @@ class Quadrature(Energy):
     is_deterministic = True
 
     def __init__(self, spectrum: Spectrum, num_points: int | tuple[int, ...] | None = None):
-        spectrum.check()
-        wanted = spectrum.quadrature_points()
+        require_usable(spectrum)
+        if num_points is None:
+            num_points = spectrum.quadrature_points()
+        elif not isinstance(num_points, tuple):
+            require_count("num_points", num_points)
+            num_points = int(num_points)
         self.spectrum = spectrum
-        self.points, self.weights = spectrum.domain.quadrature(num_points or wanted)
+        self.points, self.weights = spectrum.domain.quadrature(num_points)
         values = jax.vmap(spectrum.eigenfunctions)(self.points)
         self.projector = (self.weights[:, None] * values).T
-        _check_resolution(self.projector @ values, num_points or wanted, wanted)
+        _check_resolution(self.projector @ values, num_points, spectrum)
 
     def batch(self, key: PRNGKeyArray) -> None:
         return None
 
     def coefficients(self, u: Function) -> Float[Array, " K"]:
         """(⟨u, φ₁⟩, …, ⟨u, φ_K⟩)."""
-        return self.projector @ jax.vmap(u)(self.points)
+        return self.projector @ values_of(u, self.points)
 
     def __call__(self, u: Function, batch: None = None) -> Float[Array, ""]:
         coefficients = self.coefficients(u)
@@ -95,7 +101,7 @@ class Lattice(Energy):
 
     def __check_init__(self):
         require_count("num_points", self.num_points)
-        self.spectrum.check()
+        require_usable(self.spectrum)
         self.spectrum.domain.lattice(jax.random.key(0), self.num_points)
 
     def batch(self, key: PRNGKeyArray) -> LatticeBatch:
@@ -145,12 +151,11 @@ class MonteCarlo(Energy):
         modes: str | ArrayLike = "uniform",
         proposal: Domain | None = None,
     ):
-        spectrum.check()
+        require_usable(spectrum)
         require_count("num_points", num_points)
         if num_modes is not None:
             require_count("num_modes", num_modes)
-        if proposal is not None and isinstance(spectrum.domain, Empirical):
-            raise ValueError("an Empirical domain has atoms, not a density; drop the proposal.")
+        _check_proposal(spectrum.domain, proposal)
         self.spectrum = spectrum
         self.num_points = num_points
         self.num_modes = num_modes
@@ -180,6 +185,20 @@ class MonteCarlo(Energy):
         return weigh(logs[batch.modes], first[batch.modes], second[batch.modes])
 
 
+def require_usable(spectrum: Spectrum) -> None:
+    """Raise if the spectrum's eigenvalues cannot define an energy, and name the mode."""
+    spectrum.check()
+    require_invertible(spectrum.log_eigenvalues)
+
+
+def values_of(u: Function, points: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """u at each point; an error unless it is a scalar there."""
+    values = jax.vmap(u)(points)
+    if jnp.shape(values) != points.shape[:1]:
+        raise ValueError(f"u(x) must be a scalar, got shape {jnp.shape(values)[1:]}.")
+    return values
+
+
 def weigh(
     log_eigenvalues: Float[Array, " K"], first: Float[Array, " K"], second: Float[Array, " K"]
 ) -> Float[Array, ""]:
@@ -192,7 +211,7 @@ def average_products(
     spectrum: Spectrum, u: Function, points: Float[Array, "n d"], proposal: Domain | None = None
 ) -> Float[Array, " K"]:
     """Estimates of ⟨u, φₙ⟩ from points that are distributed as the measure, or as `proposal`."""
-    values = jax.vmap(u)(points) * (spectrum.domain.measure / points.shape[0])
+    values = values_of(u, points) * (spectrum.domain.measure / points.shape[0])
     if proposal is not None:
         total = spectrum.domain.measure / proposal.measure
         ratio = jax.vmap(lambda x: spectrum.domain.density(x) / (proposal.density(x) * total))
@@ -237,7 +256,22 @@ def _mode_probabilities(modes: str | ArrayLike, spectrum: Spectrum) -> Float[Arr
     return jnp.asarray(pmf, default_float())
 
 
-def _check_resolution(gram: Float[Array, "K K"], points, wanted) -> None:
+def _check_proposal(domain: Domain, proposal: Domain | None) -> None:
+    if proposal is None:
+        return
+    if isinstance(domain, Empirical):
+        raise ValueError("an Empirical domain has atoms, not a density; drop the proposal.")
+    covers = proposal.dimension == domain.dimension and not isinstance(proposal, Empirical)
+    if covers and isinstance(proposal, Box):
+        covers = isinstance(domain, Box) and all(
+            p <= d for p, d in zip(proposal.lower, domain.lower, strict=True)
+        )
+        covers = covers and all(p >= d for p, d in zip(proposal.upper, domain.upper, strict=True))
+    if not covers:
+        raise ValueError(f"the proposal must cover the domain {domain}, got {proposal}.")
+
+
+def _check_resolution(gram: Float[Array, "K K"], points, spectrum: Spectrum) -> None:
     """Raise if the quadrature does not see the modes as orthonormal."""
     if not is_concrete(gram):
         return
@@ -247,6 +281,7 @@ def _check_resolution(gram: Float[Array, "K K"], points, wanted) -> None:
     if worst > tolerance:
         raise ValueError(
             f"quadrature with {points} points to an axis cannot tell the {gram.shape[0]} modes apart "
-            f"(their inner products are off by {worst:.1e}); use at least {wanted} points, or fewer "
+            f"(their inner products are off by {worst:.1e}); use at least "
+            f"{spectrum.quadrature_points()} points, or fewer "
             "modes. If that many were used, the eigenfunctions are not orthonormal on the domain."
         )

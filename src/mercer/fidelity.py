@@ -7,16 +7,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
+from .checks import default_float
 from .density import Prior, Term, is_network
-from .domains import Box, Domain
+from .domains import Box, Domain, require_inside
 from .energy import Quadrature
 from .networks import FourierMLP
-from .readout import Readout, features
+from .readout import Readout, features, offset
 from .spectra import Spectrum
 
-GRID = {1: 101, 2: 13}
+GRID = {1: 101, 2: 13, 3: 5}
 NUM_LATTICE = 128
 WORTH_WHILE = 0.95
 
@@ -25,13 +26,14 @@ class Fidelity(eqx.Module):
     """The covariance of a network prior against the process it names.
 
     `max_error` is max |Cov(u(s), u(t)) − k(s, t)| over pairs of `points`, `relative_error` the
-    same over the largest variance, `outside_share` the share of the prior's variance in
-    functions that the kept modes do not see.
+    same over the largest variance, `mean_error` is max |E u − m|, and `outside_share` the share
+    of the prior's variance in functions that the kept modes do not see.
     """
 
     points: Float[Array, "p d"]
     covariance: Float[Array, "p p"]
     kernel: Float[Array, "p p"]
+    mean_error: float
     outside_share: float
     prior: Prior
 
@@ -41,7 +43,8 @@ class Fidelity(eqx.Module):
 
     @property
     def relative_error(self) -> float:
-        return self.max_error / float(jnp.max(jnp.diag(self.kernel)))
+        variance = float(jnp.max(jnp.diag(self.kernel)))
+        return self.max_error / variance if variance > 0 else float("inf")
 
     @property
     def advice(self) -> str:
@@ -61,11 +64,11 @@ class Fidelity(eqx.Module):
     def __repr__(self) -> str:
         return (
             f"Fidelity(max_error={self.max_error:.3g}, relative_error={self.relative_error:.3g}, "
-            f"outside_share={self.outside_share:.3g})"
+            f"mean_error={self.mean_error:.3g}, outside_share={self.outside_share:.3g})"
         )
 
 
-def fidelity(prior: Prior, points: Float[Array, "p d"] | None = None) -> Any:
+def fidelity(prior: Prior, points: ArrayLike | list | None = None) -> Any:
     """The covariance of the prior's network, given its hidden parameters, against the process.
 
     Closed form, no sampling: Cov(u(s), u(t)) = f(s)ᵀ A⁻¹ f(t) with the hidden parameters of
@@ -78,6 +81,7 @@ def fidelity(prior: Prior, points: Float[Array, "p d"] | None = None) -> Any:
     True
     """
     prior.require_exact()
+    points = None if points is None else jnp.asarray(points, default_float())
     structure = jax.tree.structure(prior.network(prior.params), is_leaf=is_network)
     terms = prior.terms(prior.params)
     results = [None if t.energy is None else _compare(prior, t, points) for t in terms]
@@ -87,12 +91,14 @@ def fidelity(prior: Prior, points: Float[Array, "p d"] | None = None) -> Any:
 def _compare(prior: Prior, term: Term, points: Float[Array, "p d"] | None) -> Fidelity:
     spectrum = term.energy.spectrum
     points = comparison_points(spectrum.domain) if points is None else points
+    require_inside(spectrum.domain, points, "points")
     covariance, outside_share = network_covariance(prior, term, points)
     alone = Prior(
         term.energy, term.network, prior.reference, term.mean, normalised=True, readout=prior.where
     )
     kernel = kernel_matrix(spectrum, points)
-    return Fidelity(points, covariance, kernel, float(outside_share), alone)
+    off = float(jnp.max(jnp.abs(mean_offset(prior, term, points))))
+    return Fidelity(points, covariance, kernel, off, float(outside_share), alone)
 
 
 @eqx.filter_jit
@@ -105,6 +111,19 @@ def network_covariance(
     kept = jnp.exp(term.energy.spectrum.log_eigenvalues) * _variances(law, law.mixing / law.scale)
     total = jnp.sum(term.energy.weights * _variances(law, rows(term.energy.points)))
     return law.covariance(rows(points)), jnp.maximum(1 - jnp.sum(kept) / total, 0.0)
+
+
+@eqx.filter_jit
+def mean_offset(prior: Prior, term: Term, points: Float[Array, "p d"]) -> Float[Array, " p"]:
+    """E u − m at the points."""
+    weights = prior.readout_law(term).mean()
+
+    def off(x):
+        expected = offset(term.network, prior.where, x)
+        expected = expected + features(term.network, prior.where, x) @ weights
+        return expected if term.mean is None else expected - term.mean(x)
+
+    return jax.vmap(off)(points)
 
 
 def _variances(law: Readout, rows: Float[Array, "n W"], block: int = 1024) -> Float[Array, " n"]:
@@ -120,8 +139,8 @@ def kernel_matrix(spectrum: Spectrum, points: Float[Array, "p d"]) -> Float[Arra
 
 
 def comparison_points(domain: Domain) -> Float[Array, "p d"]:
-    """Where covariances are compared: a grid, denser at the sides, to two dimensions; above, a
-    lattice."""
+    """Where covariances are compared: a grid, denser at the sides, to three dimensions;
+    above, a lattice."""
     if isinstance(domain, Box) and domain.dimension in GRID:
         axis = (1 - np.cos(np.linspace(0, np.pi, GRID[domain.dimension]))) / 2
         grid = np.meshgrid(*[axis] * domain.dimension, indexing="ij")

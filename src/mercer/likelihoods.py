@@ -17,7 +17,7 @@ from jax.scipy import stats
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float, Int, PyTree
 
-from .checks import Real, default_float, is_concrete, require_positive
+from .checks import Real, default_float, require_positive
 
 Observe = Callable[[Any, Float[Array, "n d"]], Any]
 
@@ -87,8 +87,15 @@ class Likelihood(eqx.Module):
         return jax.tree.unflatten(structure, known)
 
     def at_rows(self, rows: Int[Array, " n"]) -> "Likelihood":
-        """The likelihood of some rows of the data: arrays of one entry a row are cut alike."""
-        return jax.tree.map(lambda leaf: leaf[rows] if jnp.ndim(leaf) == 1 else leaf, self)
+        """The likelihood of some rows of the data: noise that is given a row is cut alike."""
+        cut = self
+        for name in ("scale", "degrees"):
+            value = getattr(self, name, 0.0)
+            if not isinstance(value, LogNormal) and jnp.ndim(value) == 1:
+                cut = eqx.tree_at(
+                    lambda likelihood, n=name: getattr(likelihood, n), cut, value[rows]
+                )
+        return cut
 
 
 class Gaussian(Likelihood):
@@ -102,7 +109,8 @@ class Gaussian(Likelihood):
     scale: Positive = eqx.field(converter=lambda s: _positive("scale", s))
     observe: Observe | None = eqx.field(default=None)
 
-    def log_prob(self, predicted: Float[Array, " n"], targets: Array) -> Float[Array, " n"]:
+    def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        predicted = one_a_row(predicted, targets)
         return stats.norm.logpdf(targets, predicted, self.scale)
 
     def check(self, targets: Array) -> None:
@@ -118,7 +126,8 @@ class Heteroscedastic(Likelihood):
     def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
         if not isinstance(predicted, dict) or set(predicted) != {"mean", "scale"}:
             raise ValueError('Heteroscedastic needs networks {"mean": …, "scale": …}.')
-        return stats.norm.logpdf(targets, predicted["mean"], self.transform(predicted["scale"]))
+        mean = one_a_row(predicted["mean"], targets)
+        return stats.norm.logpdf(targets, mean, self.transform(predicted["scale"]))
 
     def check(self, targets: Array) -> None:
         _check_rows("scale", 1.0, targets)
@@ -131,7 +140,8 @@ class StudentT(Likelihood):
     scale: Positive = eqx.field(converter=lambda s: _positive("scale", s))
     observe: Observe | None = eqx.field(default=None)
 
-    def log_prob(self, predicted: Float[Array, " n"], targets: Array) -> Float[Array, " n"]:
+    def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        predicted = one_a_row(predicted, targets)
         return stats.t.logpdf(targets, self.degrees, predicted, self.scale)
 
     def check(self, targets: Array) -> None:
@@ -143,10 +153,12 @@ class Bernoulli(Likelihood):
 
     observe: Observe | None = eqx.field(default=None)
 
-    def log_prob(self, predicted: Float[Array, " n"], targets: Array) -> Float[Array, " n"]:
+    def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        predicted = one_a_row(predicted, targets)
         return -jax.nn.softplus(jnp.where(targets == 1, -predicted, predicted))
 
     def check(self, targets: Array) -> None:
+        _check_rows("y", 1.0, targets)
         if not np.all(np.isin(np.asarray(targets), (0, 1))):
             raise ValueError("Bernoulli targets must be 0 or 1.")
 
@@ -156,13 +168,27 @@ class Poisson(Likelihood):
 
     observe: Observe | None = eqx.field(default=None)
 
-    def log_prob(self, predicted: Float[Array, " n"], targets: Array) -> Float[Array, " n"]:
+    def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        predicted = one_a_row(predicted, targets)
         return targets * predicted - jnp.exp(predicted) - gammaln(targets + 1.0)
 
     def check(self, targets: Array) -> None:
+        _check_rows("y", 1.0, targets)
         counts = np.asarray(targets)
         if np.any(counts < 0) or np.any(counts != np.round(counts)):
             raise ValueError("Poisson targets must be whole numbers, zero or more.")
+
+
+def one_a_row(predicted: Any, targets: Array) -> Float[Array, " n"]:
+    """What the forward map predicts, or an error unless it is one number for each target."""
+    shape = getattr(predicted, "shape", None)
+    if shape != targets.shape:
+        got = f"shape {shape}" if shape is not None else f"a {type(predicted).__name__}"
+        raise ValueError(
+            f"the network, or `observe`, must predict one number a row, shape {targets.shape}; "
+            f"got {got}."
+        )
+    return predicted
 
 
 def _positive(name: str, value: Positive) -> Array | LogNormal:
@@ -178,7 +204,7 @@ def _check_rows(name: str, value: Any, targets: Array) -> None:
         raise ValueError(f"y must have shape (n,), got {targets.shape}.")
     if isinstance(value, LogNormal):
         return
-    if is_concrete(value) and jnp.ndim(value) == 1 and jnp.shape(value) != targets.shape:
+    if jnp.ndim(value) > 0 and jnp.shape(value) != targets.shape:
         raise ValueError(
             f"{name} must be one number or one a row, {targets.shape[0]} of them; got {jnp.shape(value)}."
         )

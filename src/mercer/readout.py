@@ -32,23 +32,24 @@ def default_where(network: Network) -> Any:
     return network.readout
 
 
-def linear_in_readout(network: Network, where: Where, x: Float[Array, " d"]) -> bool:
-    """Whether u(x) is affine in the readout: its slope is the same at two different readouts.
+def linear_in_readout(network: Network, where: Where, points: Float[Array, "n d"]) -> bool:
+    """Whether u is affine in the readout: its slopes are the same at two different readouts.
 
     Taken on trust where the network's parameters are not known yet.
     """
     try:
         readout = where(network)
-    except AttributeError:
+    except (AttributeError, IndexError, KeyError, TypeError):
         return False
-    if not is_concrete((network, x)):
+    if not is_concrete((network, points)):
         return True
     with jax.ensure_compile_time_eval():
         doubled = jax.tree.map(lambda leaf: 2 * leaf + 1, readout)
-        slope = features(network, where, x)
-        other = features(eqx.tree_at(where, network, doubled), where, x)
-    size = np.max(np.abs(slope)) + np.finfo(slope.dtype).tiny
-    return bool(np.max(np.abs(slope - other)) <= LINEARITY_TOLERANCE * size)
+        moved = eqx.tree_at(where, network, doubled)
+        slope = jax.vmap(lambda x: features(network, where, x))(points)
+        other = jax.vmap(lambda x: features(moved, where, x))(points)
+    size = np.max(np.abs(slope))
+    return bool(size > 0 and np.max(np.abs(slope - other)) <= LINEARITY_TOLERANCE * size)
 
 
 def features(network: Network, where: Where, x: Float[Array, " d"]) -> Float[Array, " W"]:

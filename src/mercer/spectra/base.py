@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..checks import default_float, require_count, require_positive
+from ..checks import default_float, is_concrete, require_count, require_positive
 from ..domains import Domain, PointLike
 from .boundary import Boundary
-from .eigenvalues import check_eigenvalues, decay_order
+from .eigenvalues import check_eigenvalues, decay_order, warn_unless_summable
 from .gram import adaptive_points
 
 
@@ -36,6 +36,7 @@ class Spectrum(eqx.Module):
 
     domain: eqx.AbstractVar[Domain]
     log_eigenvalues: eqx.AbstractVar[Float[Array, " K"]]
+    __hash__ = object.__hash__
 
     @abstractmethod
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
@@ -100,6 +101,16 @@ class Spectrum(eqx.Module):
         """
         return decay_order(np.asarray(self.log_eigenvalues), self.domain.dimension)
 
+    @property
+    def path_order(self) -> float:
+        """Sobolev order of the paths: they have every order below it."""
+        return self.rkhs_order - self.domain.dimension / 2
+
+    @property
+    def decay(self) -> float:
+        """The exponent p of λₙ ∝ n^(−p); infinite if faster than algebraic."""
+        return 2 * self.rkhs_order / self.domain.dimension
+
     def quadrature_points(self) -> int | tuple[int, ...]:
         """Points to each axis that integrate products of the eigenfunctions."""
         return adaptive_points(self.eigenfunctions, self.domain)
@@ -112,6 +123,7 @@ class Spectrum(eqx.Module):
     def check(self) -> None:
         """Raise if these eigenvalues cannot define a prior, and name the mode."""
         check_eigenvalues(self.log_eigenvalues)
+        warn_unless_summable(self.log_eigenvalues)
 
     def with_variance(self, variance: ArrayLike) -> "Spectrum":
         """The same spectrum scaled so that k(x, x), averaged over the domain, is `variance`."""
@@ -200,6 +212,14 @@ class Scaled(Derived):
     def rkhs_order(self) -> float:
         return self.spectrum.rkhs_order
 
+    @property
+    def path_order(self) -> float:
+        return self.spectrum.path_order
+
+    @property
+    def decay(self) -> float:
+        return self.spectrum.decay
+
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         return jnp.exp(self.log_factor) * self.spectrum.kernel(s, t)
 
@@ -232,6 +252,14 @@ class Powered(Derived):
     def rkhs_order(self) -> float:
         return float(self.power) * self.spectrum.rkhs_order
 
+    def check(self) -> None:
+        check_eigenvalues(self.log_eigenvalues)
+        if is_concrete(self.power) and self.rkhs_order <= self.domain.dimension / 2:
+            raise ValueError(
+                f"this power has eigenvalues that decay like n^-{self.decay:.3g}, which is not "
+                f"summable; use a power above {float(self.power) / self.decay:.3g}."
+            )
+
 
 class Truncated(Derived):
     """S[:K]: the leading modes of the same process, whose kernel and trace stay."""
@@ -250,6 +278,14 @@ class Truncated(Derived):
     @property
     def rkhs_order(self) -> float:
         return self.spectrum.rkhs_order
+
+    @property
+    def path_order(self) -> float:
+        return self.spectrum.path_order
+
+    @property
+    def decay(self) -> float:
+        return self.spectrum.decay
 
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)[: self.kept]

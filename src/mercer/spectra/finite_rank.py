@@ -52,6 +52,8 @@ class FiniteRank(Spectrum):
         triangle = jnp.linalg.qr(values, mode="r")
         _, singular, right = jnp.linalg.svd(triangle, full_matrices=False)
         kept = _numerical_rank(singular)
+        if not is_concrete(singular):
+            kept = _rank_of_span(functions, domain, num_points)
         self.functions = functions
         self.domain = domain
         self.num_points = num_points
@@ -152,9 +154,21 @@ def _check_functions(functions: Functions, weights: Float[Array, "..."], domain:
         )
 
 
+def _rank_of_span(functions: Functions, domain: Domain, num_points) -> int:
+    """How many of the functions are independent, where their weights are not known yet."""
+    with jax.ensure_compile_time_eval():
+        nodes, rule = domain.quadrature(num_points)
+        values = jax.vmap(functions)(nodes) * jnp.sqrt(rule)[:, None]
+        if not is_concrete(values):
+            return values.shape[1]
+        return _numerical_rank(jnp.linalg.svd(values, compute_uv=False))
+
+
 def _numerical_rank(singular: Float[Array, " M"]) -> int:
     require_count("number of functions", singular.shape[0])
     if not is_concrete(singular):
         return singular.shape[0]
     values = np.asarray(singular)
+    if not np.all(np.isfinite(values)):
+        raise ValueError("the functions are NaN or infinite somewhere on the domain.")
     return int(np.sum(values > 10 * np.sqrt(np.finfo(values.dtype).eps) * values[0]))

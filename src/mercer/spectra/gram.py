@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..checks import default_float
+from ..checks import default_float, is_concrete
 from ..domains import Box, Domain
 
 MAX_ADAPTIVE_POINTS = 2**14
@@ -27,8 +27,18 @@ def adaptive_points(functions, domain: Domain) -> int:
 
 
 def _adaptive(functions, domain: Domain, start: int, limit: int) -> int:
+    with jax.ensure_compile_time_eval():
+        return _double(functions, domain, start, limit)
+
+
+def _double(functions, domain: Domain, start: int, limit: int) -> int:
     tolerance = 1e3 * float(np.finfo(default_float()).eps)
     count, previous = start, gram(functions, domain, start)
+    if not is_concrete(previous):
+        raise ValueError(
+            "these functions depend on something that is being traced, so the number of quadrature "
+            "points cannot be found from them; give num_points."
+        )
     while count < limit:
         # A step that is no multiple, so that a function in step with the nodes is found out.
         following = min(2 * count + 1, limit)

@@ -70,12 +70,19 @@ def integrate_times(
     """
     digits = -math.log(float(np.finfo(default_float()).eps))
     excess = power - domain.dimension / 2
-    v = jnp.linspace(-jnp.log(digits / excess), math.log(digits + 4), NUM_TIMES)
-    logs = v - jnp.exp(-v) - jnp.log(shift + lowest)
-    # Shorter times than the smallest float add nothing, but would divide by zero.
-    logs = jnp.maximum(logs, 0.9 * math.log(float(np.finfo(default_float()).tiny)))
-    weights = (1 + jnp.exp(-v)) * jnp.exp(power * logs - shift * jnp.exp(logs) - gammaln(power))
-    return (v[1] - v[0]) * jnp.sum(weights * jax.vmap(heat)(jnp.exp(logs)))
+    offset = jnp.log(shift + lowest)
+    # Not below the smallest float, where the heat kernel would divide by zero.
+    shortest = -0.9 * math.log(float(np.finfo(default_float()).tiny)) - offset
+    start = -jnp.log(jnp.minimum(digits / excess, shortest))
+    stop = jnp.log(power + digits + 4 + jnp.sqrt(2 * power * digits))
+    v = jnp.linspace(start, stop, NUM_TIMES)
+    logs = v - jnp.exp(-v) - offset
+    terms = jnp.exp(power * logs - shift * jnp.exp(logs) - gammaln(power))
+    terms = terms * jax.vmap(heat)(jnp.exp(logs))
+    # For times before the first the integrand is a power of s: its integral, and half a step less.
+    step = v[1] - v[0]
+    head = terms[0] / excess - 0.5 * step * (1 + jnp.exp(-v[0])) * terms[0]
+    return step * jnp.sum((1 + jnp.exp(-v)) * terms) + head
 
 
 def _axis_heat(sides: Sides, time: Time, a: Float[Array, ""], b: Float[Array, ""]):

@@ -43,7 +43,8 @@ class Laplacian(BoxSpectrum):
         self.power = jnp.ones((), default_float())
         if is_concrete(shift) and not (np.isfinite(shift) and shift >= 0):
             raise ValueError(f"shift must be finite and not negative, got {shift}.")
-        if is_concrete(shift) and shift == 0 and self.lowest == 0:
+        free = all("dirichlet" not in sides for sides in self.boundary)
+        if is_concrete(shift) and shift == 0 and free:
             raise ValueError(
                 "mode 1 is constant and has an infinite eigenvalue, since no side is 'dirichlet' "
                 "and shift is 0; give a positive shift."
@@ -60,6 +61,7 @@ class Laplacian(BoxSpectrum):
 
     @property
     def trace(self) -> Float[Array, ""]:
+        require_trace_class(self.power, self.domain.dimension)
         heat = box_heat_trace(self.domain, self.boundary)
         return integrate_times(heat, self.domain, self.power, self.shift, self.lowest)
 
@@ -68,6 +70,7 @@ class Laplacian(BoxSpectrum):
         return float(self.power)
 
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
+        require_trace_class(self.power, self.domain.dimension)
         heat = box_heat(self.domain, self.boundary, self.domain.point(s), self.domain.point(t))
         return integrate_times(heat, self.domain, self.power, self.shift, self.lowest)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..checks import default_float, require_count
+from ..checks import default_float, is_concrete, require_count
 from ..domains import Domain, Empirical, PointLike
 from ..lattice import rank_one_lattice
 from .base import Spectrum
@@ -32,6 +32,7 @@ class Nystrom(Spectrum):
     domain: Domain
     log_eigenvalues: Float[Array, " K"]
     nodes: Float[Array, "n d"]
+    weights: Float[Array, " n"]
     transform: Float[Array, "K n"]
 
     def __init__(
@@ -53,17 +54,16 @@ class Nystrom(Spectrum):
         root = jnp.sqrt(weights)
         eigenvalues, vectors = jnp.linalg.eigh(root[:, None] * values * root[None])
         eigenvalues, vectors = eigenvalues[::-1][:num_modes], vectors[:, ::-1][:, :num_modes]
-        _check_modes(np.asarray(eigenvalues))
+        _check_modes(values, eigenvalues)
         self.covariance = kernel
         self.domain = domain
-        self.nodes = nodes
+        self.nodes, self.weights = nodes, weights
         self.log_eigenvalues = jnp.log(eigenvalues)
         self.transform = vectors.T * root[None] / eigenvalues[:, None]
 
     @property
     def trace(self) -> Float[Array, ""]:
-        nodes, weights = self.domain.quadrature(self.quadrature_points())
-        return jnp.sum(weights * jax.vmap(lambda x: self.covariance(x, x))(nodes))
+        return jnp.sum(self.weights * jax.vmap(lambda x: self.covariance(x, x))(self.nodes))
 
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         x = self.domain.point(x)
@@ -89,11 +89,15 @@ def _nodes(domain: Domain, num_modes: int, num_points: int | None):
             )
         return domain.quadrature(count)
     if dimension > 3:
-        count = num_points or 4096
+        count = 4096 if num_points is None else num_points
+        require_count("num_points", count)
         unit = jnp.asarray(rank_one_lattice(count, dimension), default_float())
         unit = 1 - jnp.abs(2 * jnp.mod(unit + 0.5 / count, 1.0) - 1)
         return domain.from_unit(unit), jnp.full((count,), domain.measure / count)
-    per_axis = num_points or (max(256, 3 * num_modes), 40, 14)[dimension - 1]
+    per_axis = (
+        (max(256, 3 * num_modes), 40, 14)[dimension - 1] if num_points is None else num_points
+    )
+    require_count("num_points", per_axis)
     if per_axis**dimension > MAX_NODES:
         raise ValueError(
             f"Nystrom with {per_axis**dimension} nodes is over {MAX_NODES}; ask for fewer modes or points."
@@ -101,7 +105,12 @@ def _nodes(domain: Domain, num_modes: int, num_points: int | None):
     return domain.quadrature(per_axis)
 
 
-def _check_modes(eigenvalues: np.ndarray) -> None:
+def _check_modes(values: Array, found: Array) -> None:
+    if not is_concrete((values, found)):
+        return
+    table, eigenvalues = np.asarray(values), np.asarray(found)
+    if not np.allclose(table, table.T, rtol=1e-4, atol=1e-6 * np.abs(table).max()):
+        raise ValueError("kernel(s, t) must be symmetric and finite; it is not on these points.")
     floor = 100 * np.finfo(eigenvalues.dtype).eps * eigenvalues[0]
     lost = ~(eigenvalues > floor)
     if np.any(lost):

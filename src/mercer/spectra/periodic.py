@@ -50,9 +50,9 @@ class Periodic(Spectrum):
             angles = frequencies * x[0]
             return jnp.concatenate([jnp.ones(1), jnp.cos(angles), jnp.sin(angles)])
 
-        num_points = None
-        if not is_concrete(period):
-            num_points = 16 + 8 * num_harmonics * 8
+        # A traced period is taken to be no shorter than a sixteenth of the domain.
+        cycles = domain.measure / float(period) if is_concrete(period) else 16.0
+        num_points = 32 + 4 * int(np.ceil(cycles * num_harmonics))
         self.joint = FiniteRank(functions, weights, domain, num_points)
 
     @property

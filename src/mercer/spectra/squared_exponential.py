@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..checks import default_float, require_count, require_positive
+from ..checks import default_float, is_concrete, require_count, require_positive
 from ..domains import Domain, PointLike, RealLine
 from .base import Spectrum
 from .boundary import BoundaryLike
@@ -119,9 +119,13 @@ class SquaredExponentialLine(Spectrum):
         return self.variance * jnp.exp(-0.5 * jnp.square(gap / self.lengthscale))
 
     def quadrature_points(self) -> int:
-        a, _, c = (float(value) for value in self._constants)
+        with jax.ensure_compile_time_eval():
+            a, _, c = self._constants
+        if not is_concrete(c):
+            raise ValueError("the length scale is being traced: give the quadrature num_points.")
+        ratio = float(c) / a
         # Gauss-Hermite nodes of N(0, σ²) must lie as densely as the zeros of ψ(√(2c) x).
-        return int(np.ceil((c / a + 1) * (self.kept + 16)))
+        return int(np.ceil((ratio + 1) * (self.kept + 16)))
 
 
 def hermite_functions(

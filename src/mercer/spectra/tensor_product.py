@@ -2,11 +2,12 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..checks import require_count
+from ..checks import is_concrete, require_count
 from ..domains import Box, PointLike
 from .base import Spectrum
 from .boundary import Boundary
@@ -46,7 +47,13 @@ class TensorProduct(Spectrum):
             raise ValueError(
                 f"num_modes={num_modes}, but the factors have {math.prod(shape)} products."
             )
-        logs = [-np.asarray(s.log_eigenvalues) for s in spectra]
+        with jax.ensure_compile_time_eval():
+            eigenvalues = [s.log_eigenvalues for s in spectra]
+        if not is_concrete(eigenvalues):
+            raise ValueError(
+                "TensorProduct orders its modes when it is made, so make it outside jit and grad."
+            )
+        logs = [-np.asarray(e) for e in eigenvalues]
         indices = best_first(
             lambda index: sum(log[i] for log, i in zip(logs, index, strict=True)), shape, num_modes
         )
@@ -76,6 +83,15 @@ class TensorProduct(Spectrum):
     @property
     def rkhs_order(self) -> float:
         return min(s.rkhs_order for s in self.factors)
+
+    @property
+    def path_order(self) -> float:
+        # Along each axis a path is as smooth as that factor's; mixed smoothness adds nothing.
+        return min(s.path_order for s in self.factors)
+
+    @property
+    def decay(self) -> float:
+        return min(s.decay for s in self.factors)
 
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         value = jnp.ones(self.indices.shape[0])

@@ -1,0 +1,166 @@
+"""Whether draws can be trusted: R-hat and ESS of functions, errors with their Monte Carlo error."""
+
+import dataclasses
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import ArrayLike
+from scipy import stats
+
+RHAT_LIMIT = 1.01
+ESS_LIMIT = 400
+
+
+def rhat(values: ArrayLike) -> np.ndarray:
+    """Rank-normalised split R-hat of each entry of values with shape (chain, draw, …)."""
+    return _by_entry(values, "rhat")
+
+
+def ess(values: ArrayLike, method: str = "bulk") -> np.ndarray:
+    """Effective sample size, "bulk" or "tail", of each entry of values (chain, draw, …)."""
+    return _by_entry(values, method)
+
+
+def _by_entry(values: ArrayLike, kind: str) -> np.ndarray:
+    arviz = load_arviz()
+    array = np.asarray(values, dtype=float)
+    if array.ndim < 2 or array.shape[1] < 4:
+        raise ValueError(
+            f"values must have shape (chain, draw, …) with 4 draws or more, got {array.shape}."
+        )
+    columns = array.reshape(*array.shape[:2], -1)
+    if kind == "rhat":
+        found = [arviz.rhat(columns[..., i]) for i in range(columns.shape[-1])]
+    else:
+        found = [arviz.ess(columns[..., i], method=kind) for i in range(columns.shape[-1])]
+    return np.array(found, dtype=float).reshape(array.shape[2:])
+
+
+def load_arviz() -> Any:
+    """ArviZ, without what it says of its own future on import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import arviz
+    return arviz
+
+
+def covariance_error(values: ArrayLike, exact: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """|empirical − exact| covariance of values (chain, draw, point), and its standard error.
+
+    The mean is known to be zero. The standard error counts effective draws of the products,
+    whose correlation along a chain differs from that of the values.
+    """
+    array, exact = np.asarray(values, dtype=float), np.asarray(exact)
+    flat = array.reshape(-1, array.shape[-1])
+    error = np.abs(flat.T @ flat / len(flat) - exact)
+    squares = ess(array**2, "mean") if array.shape[1] >= 4 else np.full(array.shape[-1], len(flat))
+    effective = np.minimum(np.sqrt(np.outer(squares, squares)), len(flat))
+    spread = np.outer(np.diag(exact), np.diag(exact)) + exact**2
+    return error, np.sqrt(spread / effective)
+
+
+def ks_along(values: ArrayLike, scales: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Kolmogorov–Smirnov statistic and p-value of each column against N(0, scale²).
+
+    The rows must be independent: thin a chain first.
+    """
+    columns = zip(np.asarray(values).T, np.asarray(scales), strict=True)
+    results = [stats.kstest(column / scale, "norm") for column, scale in columns]
+    return np.array([r.statistic for r in results]), np.array([r.pvalue for r in results])
+
+
+def coverage(targets: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
+    """Share of targets inside their interval."""
+    inside = (np.asarray(targets) >= np.asarray(lower)) & (np.asarray(targets) <= np.asarray(upper))
+    return float(np.mean(inside))
+
+
+def crps(samples: ArrayLike, targets: ArrayLike) -> float:
+    """Mean continuous ranked probability score of predictive samples (draw, point)."""
+    draws, y = np.sort(np.asarray(samples, dtype=float), axis=0), np.asarray(targets)
+    n = len(draws)
+    weights = (2 * np.arange(1, n + 1) - n - 1)[:, None]
+    spread = np.sum(weights * draws, axis=0) / n**2
+    return float(np.mean(np.mean(np.abs(draws - y), axis=0) - spread))
+
+
+def nlpd(log_densities: ArrayLike) -> float:
+    """Mean negative log predictive density of log p(yᵢ | θ) with shape (draw, point)."""
+    array = np.asarray(log_densities, dtype=float)
+    top = array.max(axis=0)
+    return float(-np.mean(np.log(np.mean(np.exp(array - top), axis=0)) + top))
+
+
+def e_bfmi(energy: ArrayLike) -> np.ndarray:
+    """Energy fraction of missing information of each chain, from energies (chain, draw)."""
+    array = np.asarray(energy, dtype=float)
+    return np.mean(np.diff(array, axis=1) ** 2, axis=1) / np.var(array, axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a run came to, and a verdict in words; `print` it to read it."""
+
+    num_chains: int
+    num_draws: int
+    rhat_max: float
+    ess_bulk_min: float
+    ess_tail_min: float
+    divergences: int
+    acceptance: float
+    e_bfmi_min: float
+    verdict: str
+
+    def __str__(self) -> str:
+        rows = [
+            ("chains x draws", f"{self.num_chains} x {self.num_draws}"),
+            ("R-hat, largest", f"{self.rhat_max:.3f}"),
+            ("bulk ESS, smallest", f"{self.ess_bulk_min:.0f}"),
+            ("tail ESS, smallest", f"{self.ess_tail_min:.0f}"),
+            ("divergences", f"{self.divergences}"),
+            ("acceptance", f"{self.acceptance:.2f}"),
+            ("E-BFMI, smallest", f"{self.e_bfmi_min:.2f}"),
+        ]
+        lines = [f"{name:20s} {value}" for name, value in rows if not value.startswith("nan")]
+        return "\n".join([*lines, self.verdict])
+
+
+def summarise(recorded: Any, stats_of_steps: dict[str, np.ndarray]) -> Summary:
+    """R-hat and ESS over everything that was recorded, and what to do about them."""
+    columns = [np.asarray(leaf) for leaf in jax.tree.leaves(recorded)]
+    shape = columns[0].shape[:2]
+    flat = np.concatenate([c.reshape(*shape, -1) for c in columns], axis=-1)
+    moving = np.ptp(flat.reshape(-1, flat.shape[-1]), axis=0) > 0
+    flat = flat[..., moving][..., : min(int(moving.sum()), 200)]
+    enough = shape[1] >= 4 and flat.shape[-1] > 0
+    worst = (
+        (np.nanmax(rhat(flat)), np.nanmin(ess(flat)), np.nanmin(ess(flat, "tail")))
+        if enough
+        else (np.nan, np.nan, np.nan)
+    )
+    divergences = int(np.nansum(stats_of_steps["divergent"]))
+    energy = stats_of_steps["energy"]
+    lost = float(e_bfmi(energy).min()) if enough and np.all(np.isfinite(energy)) else np.nan
+    acceptance = stats_of_steps["acceptance"]
+    accepted = float(np.nanmean(acceptance)) if np.any(np.isfinite(acceptance)) else np.nan
+    verdict = _verdict(*worst[:2], divergences, lost)
+    return Summary(*shape, *map(float, worst), divergences, accepted, lost, verdict)
+
+
+def _verdict(worst_rhat: float, least_ess: float, divergences: int, lost: float) -> str:
+    if np.isnan(worst_rhat):
+        return "Too few draws to judge: take four or more."
+    if worst_rhat > RHAT_LIMIT:
+        return (
+            f"Not converged: R-hat {worst_rhat:.3f} is over {RHAT_LIMIT}; run longer, or with more "
+            "warm-up."
+        )
+    if least_ess < ESS_LIMIT:
+        return f"Converged but short: the smallest ESS is {least_ess:.0f}, below {ESS_LIMIT}; run longer."
+    if divergences:
+        return f"{divergences} steps diverged: raise target_acceptance."
+    if lost < 0.3:
+        return "Energies mix slowly (E-BFMI below 0.3): run longer, or reparametrise."
+    return "Converged."

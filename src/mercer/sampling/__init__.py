@@ -1,0 +1,14 @@
+"""From a log density to draws: one algorithm a file, and the run loop."""
+
+from .hamiltonian import hmc as hmc
+from .hamiltonian import nuts as nuts
+from .langevin import average_gradient as average_gradient
+from .langevin import cyclical_sgld as cyclical_sgld
+from .langevin import psgld as psgld
+from .langevin import sgld as sgld
+from .langevin import sgld_control_variates as sgld_control_variates
+from .microcanonical import mclmc as mclmc
+from .run import SamplingError as SamplingError
+from .run import sample as sample
+from .underdamped import sghmc as sghmc
+from .underdamped import sgnht as sgnht

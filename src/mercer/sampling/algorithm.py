@@ -1,0 +1,75 @@
+"""What a sampling algorithm is: `init`, `step`, and `adapt` for those that tune themselves."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+Density = Callable[..., Float[Array, ""]]
+
+
+class Info(NamedTuple):
+    """What one step tells: each a scalar, NaN where the algorithm has no such thing."""
+
+    acceptance: Float[Array, ""]
+    divergent: Float[Array, ""]
+    energy: Float[Array, ""]
+    step_size: Float[Array, ""]
+    num_gradients: Float[Array, ""]
+
+
+def make_info(**known: Any) -> Info:
+    """An Info with the given fields, the others NaN."""
+    fields = dict.fromkeys(Info._fields, jnp.nan) | known
+    return Info(**{name: jnp.asarray(value, float) for name, value in fields.items()})
+
+
+class Algorithm(eqx.Module):
+    """A Markov kernel on parameters; tuned quantities are its array leaves.
+
+    A state is any pytree with an attribute `position`.
+    """
+
+    needs_deterministic: eqx.AbstractClassVar[bool]
+
+    @abstractmethod
+    def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> Any:
+        """The state at these parameters."""
+
+    @abstractmethod
+    def step(self, key: PRNGKeyArray, density: Density, state: Any) -> tuple[Any, Info]:
+        """One transition."""
+
+    def adapt(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> tuple["Algorithm", Any]:
+        """The algorithm, tuned where it can be, and a state after `num_steps` steps of burn-in."""
+        start_key, run_key = jax.random.split(key)
+        state = self.init(start_key, density, params)
+
+        def body(state, key):
+            return self.step(key, density, state)[0], None
+
+        return self, jax.lax.scan(body, state, jax.random.split(run_key, num_steps))[0]
+
+
+def gradient(density: Density, params: PyTree, key: PRNGKeyArray) -> PyTree:
+    """∇ log density, or the unbiased estimate that one batch gives."""
+    return jax.grad(density)(params, batch_of(density, key))
+
+
+def batch_of(density: Density, key: PRNGKeyArray) -> Any:
+    """A batch of the density's randomness; None where it has none."""
+    return density.batch(key) if hasattr(density, "batch") else None
+
+
+def normal_like(key: PRNGKeyArray, tree: PyTree) -> PyTree:
+    """Independent standard normal numbers in the shape of a pytree."""
+    leaves, structure = jax.tree.flatten(tree)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(structure, drawn)

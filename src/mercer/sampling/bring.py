@@ -1,0 +1,34 @@
+"""Any BlackJAX algorithm object, bound to a density by its user, as an algorithm of ours."""
+
+import inspect
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray, PyTree
+
+from .algorithm import Algorithm, Density, Info, make_info
+
+
+class Brought(Algorithm):
+    """A BlackJAX `SamplingAlgorithm`; its statistics are passed on where it tells them."""
+
+    algorithm: Any = eqx.field(static=True)
+    needs_deterministic = True
+
+    def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> Any:
+        if len(inspect.signature(self.algorithm.init).parameters) > 1:
+            return self.algorithm.init(params, key)
+        return self.algorithm.init(params)
+
+    def step(self, key: PRNGKeyArray, density: Density, state: Any) -> tuple[Any, Info]:
+        state, told = self.algorithm.step(key, state)
+        names = {
+            "acceptance": "acceptance_rate",
+            "divergent": "is_divergent",
+            "energy": "energy",
+            "num_gradients": "num_integration_steps",
+        }
+        known = {
+            ours: getattr(told, theirs) for ours, theirs in names.items() if hasattr(told, theirs)
+        }
+        return state, make_info(**known)

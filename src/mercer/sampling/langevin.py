@@ -1,0 +1,138 @@
+"""Stochastic gradient Langevin dynamics, plain, preconditioned, cyclical, with control variates.
+
+    θ' = θ + h G ∇ log p(θ) + N(0, 2 h G),   h the step size, G a diagonal preconditioner.
+
+In the paper's letters h = ε/2: drift ε/2, noise N(0, ε).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from ..checks import Real
+from .algorithm import Algorithm, Density, Info, batch_of, gradient, make_info, normal_like
+from .schedules import Schedule, as_schedule, cyclical
+
+
+class LangevinState(NamedTuple):
+    """Where the chain is, and how many steps it took."""
+
+    position: PyTree
+    count: Float[Array, ""]
+
+
+class Langevin(Algorithm):
+    """SGLD; `scale` is the diagonal of G, `correction` a control variate for the gradient."""
+
+    schedule: Schedule
+    adapts_scale: bool
+    scale: PyTree | None
+    correction: Callable[[Density, PyTree, PyTree, Any], PyTree] | None
+    needs_deterministic = False
+
+    def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> LangevinState:
+        return LangevinState(params, jnp.zeros(()))
+
+    def step(
+        self, key: PRNGKeyArray, density: Density, state: LangevinState
+    ) -> tuple[LangevinState, Info]:
+        batch_key, noise_key = jax.random.split(key)
+        step_size = self.schedule(state.count)
+        batch = batch_of(density, batch_key)
+        slope = jax.grad(density)(state.position, batch)
+        if self.correction is not None:
+            slope = self.correction(density, slope, state.position, batch)
+        noise = normal_like(noise_key, state.position)
+        scale = jax.tree.map(jnp.ones_like, state.position) if self.scale is None else self.scale
+
+        def move(x, g, s, n):
+            return x + step_size * s * g + jnp.sqrt(2 * step_size * s) * n
+
+        position = jax.tree.map(move, state.position, slope, scale, noise)
+        info = make_info(step_size=step_size, num_gradients=1.0)
+        return LangevinState(position, state.count + 1), info
+
+    def adapt(self, key, density, params, num_steps):
+        if not self.adapts_scale or num_steps == 0:
+            return Algorithm.adapt(self, key, density, params, num_steps)
+        return _adapt_scale(self, key, density, params, num_steps)
+
+
+def sgld(step_size: Real | Schedule) -> Langevin:
+    """SGLD with step size h = ε/2 of the paper's ε: a number or a schedule.
+
+    >>> algorithm = sgld(1e-4)
+    """
+    return Langevin(as_schedule(step_size), False, None, None)
+
+
+def cyclical_sgld(step_size: Real, period: int) -> Langevin:
+    """SGLD whose step falls along half a cosine, again and again, to leave modes and refine them."""
+    return Langevin(cyclical(step_size, period), False, None, None)
+
+
+def psgld(step_size: Real | Schedule) -> Langevin:
+    """SGLD preconditioned by the gradients' size, which is learned in the warm-up and then kept.
+
+    A preconditioner that goes on changing would need its divergence in the drift; one that is
+    kept leaves the target as it is.
+    """
+    return Langevin(as_schedule(step_size), True, None, None)
+
+
+def sgld_control_variates(
+    step_size: Real | Schedule, center: PyTree, center_gradient: PyTree
+) -> Langevin:
+    """SGLD with ∇(θ; batch) − ∇(θ̂; batch) + ∇(θ̂) for a fixed θ̂ near the mode.
+
+    `center_gradient` is the full gradient at `center`: of the deterministic density, or a long
+    average over batches (`average_gradient`).
+    """
+
+    def correction(density, slope, position, batch):
+        there = jax.grad(density)(center, batch)
+        return jax.tree.map(lambda g, c, full: g - c + full, slope, there, center_gradient)
+
+    return Langevin(as_schedule(step_size), False, None, correction)
+
+
+def average_gradient(
+    key: PRNGKeyArray, density: Density, params: PyTree, num_batches: int
+) -> PyTree:
+    """The mean gradient over batches."""
+    keys = jax.random.split(key, num_batches)
+
+    def body(total, key):
+        return jax.tree.map(jnp.add, total, gradient(density, params, key)), None
+
+    total = jax.lax.scan(body, jax.tree.map(jnp.zeros_like, params), keys)[0]
+    return jax.tree.map(lambda x: x / num_batches, total)
+
+
+def _adapt_scale(algorithm: Langevin, key, density, params, num_steps):
+    """Run with a running mean of squared gradients; keep the last scale, its mean one."""
+    start_key, run_key = jax.random.split(key)
+    state = algorithm.init(start_key, density, params)
+
+    def normalise(squares):
+        raw = jax.tree.map(lambda v: 1 / (jnp.sqrt(v) + 1e-8), squares)
+        count = sum(leaf.size for leaf in jax.tree.leaves(raw))
+        mean = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(raw)) / count
+        return jax.tree.map(lambda s: s / mean, raw)
+
+    def body(carry, key):
+        state, squares = carry
+        gradient_key, step_key = jax.random.split(key)
+        slope = gradient(density, state.position, gradient_key)
+        squares = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g**2, squares, slope)
+        tuned = Langevin(algorithm.schedule, True, normalise(squares), algorithm.correction)
+        return (tuned.step(step_key, density, state)[0], squares), None
+
+    slope = gradient(density, params, start_key)
+    squares = jax.tree.map(jnp.square, slope)
+    keys = jax.random.split(run_key, num_steps)
+    (state, squares), _ = jax.lax.scan(body, (state, squares), keys)
+    return Langevin(algorithm.schedule, True, normalise(squares), algorithm.correction), state
