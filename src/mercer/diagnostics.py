@@ -71,7 +71,7 @@ def ks_along(values: ArrayLike, scales: ArrayLike) -> tuple[np.ndarray, np.ndarr
     return np.array([r.statistic for r in results]), np.array([r.pvalue for r in results])
 
 
-def coverage(targets: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
+def coverage(targets: ArrayLike, lower: ArrayLike | list, upper: ArrayLike | list) -> float:
     """Share of targets inside their interval."""
     inside = (np.asarray(targets) >= np.asarray(lower)) & (np.asarray(targets) <= np.asarray(upper))
     return float(np.mean(inside))

@@ -90,7 +90,7 @@ class Likelihood(eqx.Module):
         """The likelihood of some rows of the data: noise that is given a row is cut alike."""
         cut = self
         for name in ("scale", "degrees"):
-            value = getattr(self, name, 0.0)
+            value: Any = getattr(self, name, 0.0)
             if not isinstance(value, LogNormal) and jnp.ndim(value) == 1:
                 cut = eqx.tree_at(
                     lambda likelihood, n=name: getattr(likelihood, n), cut, value[rows]

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
@@ -25,6 +25,7 @@ from .bring import Brought
 from .store import Store, fingerprint
 
 TARGET_CHUNKS = 40
+CHECKPOINT_SECONDS = 10.0
 
 
 class SamplingError(RuntimeError):
@@ -108,7 +109,7 @@ def shard_chains(tree: PyTree, num_chains: int) -> PyTree:
 class _Loop:
     """Compiled chunks over all chains."""
 
-    def __init__(self, density: Density, plan: Plan, keys: PRNGKeyArray):
+    def __init__(self, density: Density, plan: Plan, keys: Array):
         self.density = density
         self.plan = plan
         self.keys = keys
@@ -121,7 +122,7 @@ class _Loop:
         def warm(key, params):
             return algorithm.adapt(key, self.density, params, self.plan.num_warmup)
 
-        if disk is not None and disk._counts():
+        if disk is not None and disk.counts():
             shapes = eqx.filter_eval_shape(eqx.filter_vmap(warm), keys, params)
             arrays, static = eqx.partition(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
             blank = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), arrays)
@@ -130,26 +131,28 @@ class _Loop:
         return eqx.filter_jit(eqx.filter_vmap(warm))(keys, params), 0
 
     def run(self, carry, done: int, disk: Store | None, progress: bool) -> Draws:
-        plan, interrupted = self.plan, False
+        """Chunk after chunk until all draws are there, or Ctrl-C."""
+        plan, interrupted, saved = self.plan, False, time.monotonic()
         self.disk, self.carry = disk, carry
         arrays, static = eqx.partition(carry, eqx.is_array)
         step = self._compile(static)
-        if disk is not None and done:
-            self.parts.append(disk.read(done))
         with _progress(progress, plan.num_draws, done) as tell, _interrupts() as stop:
             while done < plan.num_draws and not interrupted:
                 size = min(plan.chunk, plan.num_draws - done)
                 arrays, told = step(arrays, jnp.arange(done, done + size))
                 told = {name: np.asarray(value) for name, value in self._flatten(told).items()}
                 self._check_finite(told, done)
-                self.parts.append(told)
-                if disk is not None:
-                    disk.append(told, done)
-                    disk.checkpoint(arrays, done + size)
-                    self.parts = []
-                done += size
-                tell(done, told)
                 interrupted = stop.is_set()
+                done += size
+                if disk is None:
+                    self.parts.append(told)
+                else:
+                    disk.append(told, done - size)
+                    last = interrupted or done == plan.num_draws
+                    if last or time.monotonic() - saved > CHECKPOINT_SECONDS:
+                        disk.checkpoint(arrays, done)
+                        saved = time.monotonic()
+                tell(done, told)
         self.carry = eqx.combine(arrays, static)
         if disk is not None:
             self.parts = [disk.read(done)]

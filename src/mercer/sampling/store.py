@@ -24,10 +24,9 @@ def fingerprint(*parts: Any) -> str:
     """A hash of pytrees: their structure and every array in them."""
     digest = hashlib.sha256(f"mercer store {VERSION}".encode())
     for part in parts:
-        leaves, structure = jax.tree.flatten(part)
+        leaves = jax.tree.leaves(part)
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf) or isinstance(leaf, float | int)]
-        digest.update(str(len(leaves)).encode() + str(jax.tree.structure(part).num_nodes).encode())
-        del structure
+        digest.update(f"{len(leaves)} {jax.tree.structure(part).num_nodes}".encode())
         for leaf in arrays:
             if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(
                 leaf.dtype, jax.dtypes.prng_key
@@ -83,13 +82,13 @@ class Store:
         """Keep the state after `count` draws, then drop the checkpoint before."""
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(self.folder / "checkpoints" / str(count), _plain(state))
-        for other in self._counts():
+        for other in self.counts():
             if other != count:
                 shutil.rmtree(self.folder / "checkpoints" / str(other), ignore_errors=True)
 
     def restore(self, template: Any) -> tuple[Any, int]:
         """The last state and how many draws it counts; the template and 0 where there is none."""
-        counts = self._counts()
+        counts = self.counts()
         if not counts:
             return template, 0
         with ocp.StandardCheckpointer() as checkpointer:
@@ -102,7 +101,8 @@ class Store:
         """All arrays, their first `count` draws."""
         return {name: np.asarray(array[:, :count]) for name, array in self.group.arrays()}
 
-    def _counts(self) -> list[int]:
+    def counts(self) -> list[int]:
+        """After how many draws there are checkpoints."""
         folder = self.folder / "checkpoints"
         return (
             [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
