@@ -410,6 +410,19 @@ def test_minibatches_leave_the_forward_map_alone():
     )
 
 
+def test_blackjax_takes_the_gradient_as_it_is():
+    """The contract: jax.grad(density) with density.batch(key), no adapter."""
+    rng = np.random.default_rng(0)
+    prior = mercer.Prior(mercer.Lattice(mercer.BrownianMotion(10, DOMAIN), 64), small_network(5))
+    data = rng.uniform(0.5, 2.0, (40, 1)), rng.normal(size=40)
+    posterior = mercer.Posterior(prior, mercer.Gaussian(0.5), data, batch_size=8)
+    algorithm = blackjax.sgld(jax.grad(posterior))
+    batch_key, step_key = jax.random.split(jax.random.key(0))
+    moved = algorithm.step(step_key, posterior.params, posterior.batch(batch_key), 1e-5)
+    assert jax.tree.structure(moved) == jax.tree.structure(posterior.params)
+    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(moved))
+
+
 def test_printed_density_is_improper_and_says_so():
     energy = mercer.Quadrature(mercer.BrownianMotion(10, DOMAIN))
     with pytest.warns(UserWarning, match="improper"):

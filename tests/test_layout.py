@@ -9,7 +9,7 @@ import mercer
 
 SOURCE = Path(mercer.__file__).parent
 ORDER = [
-    "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "likelihoods",
+    "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "terms", "likelihoods",
     "density", "fidelity", "design", "reference", "describe", "diagnostics", "draws", "sampling",
     "hyper", "pde", "plots", "experiments", "cli",
 ]  # fmt: skip

@@ -324,6 +324,10 @@ def test_prediction_in_chunks():
     np.testing.assert_allclose(small.mean, values.mean(0), rtol=1e-10)
     np.testing.assert_allclose(large.quantiles[1], np.median(values, axis=0), rtol=1e-10)
     assert draws.to_arviz() is not None
+    with pytest.raises(
+        ValueError, match=r"1 of 2 rows of points lie outside the domain, .* by 0.5"
+    ):
+        draws.predict([[0.5], [1.5]])
 
 
 BAD = {

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
@@ -16,17 +15,15 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from .checks import (
     Real,
     default_float,
-    is_concrete,
     require_count,
     require_finite,
     require_float64,
-    require_positive,
 )
-from .domains import Box, require_inside
-from .energy import Energy, Function, Quadrature
+from .domains import require_inside
+from .energy import Energy, Function
 from .likelihoods import Likelihood
-from .readout import Readout, Where, condition_readout, default_where, linear_in_readout
-from .spectra import Spectrum
+from .readout import Readout, Where, condition_readout, default_where
+from .terms import Term, check_terms, find_obstacle, is_network, make_terms, subtract
 
 Params = PyTree
 
@@ -85,10 +82,8 @@ class Prior(eqx.Module):
         self.mean = mean
         self.where = readout
         self.reference = None if reference is None else float(reference)
-        _check_prior(self.params, self.terms(self.params), self.reference)
-        self.obstacle = _find_obstacle(
-            self.terms(self.params), self.params, readout, self.reference
-        )
+        check_terms(self.params, self.terms(self.params), self.reference)
+        self.obstacle = find_obstacle(self.terms(self.params), self.params, readout, self.reference)
         if normalised:
             self.require_exact()
         floats = bool(jax.config.read("jax_enable_x64"))
@@ -141,6 +136,12 @@ class Prior(eqx.Module):
                 parts[i] = eqx.tree_at(self.where, parts[i], weights)
         return jax.tree.unflatten(structure, parts)
 
+    def require_inside(self, points: Float[Array, "n d"], name: str = "X") -> None:
+        """Raise if a point lies outside the domain of a network, and say how far."""
+        for term in self.terms(self.params):
+            if term.energy is not None:
+                require_inside(term.energy.spectrum.domain, points, name)
+
     def draw_reference(self, key: PRNGKeyArray) -> Params:
         """A draw of all parameters from the Gaussian reference alone."""
         if self.reference is None:
@@ -150,11 +151,11 @@ class Prior(eqx.Module):
         flat, unravel = ravel_pytree(self.params)
         return unravel(self.reference * jax.random.normal(key, flat.shape, flat.dtype))
 
-    def readout_law(self, term: "Term") -> Readout:
+    def readout_law(self, term: Term) -> Readout:
         """The Gaussian law of one network's readout given its hidden parameters."""
         return condition_readout(term.energy, term.network, self.where, self.reference, term.mean)
 
-    def _energy(self, term: "Term", batch: Any) -> Float[Array, ""]:
+    def _energy(self, term: Term, batch: Any) -> Float[Array, ""]:
         if term.energy is None:
             return jnp.zeros(())
         if self.normalised:
@@ -170,20 +171,9 @@ class Prior(eqx.Module):
         scale = flat.shape[0] * (math.log(self.reference) + 0.5 * math.log(2 * math.pi))
         return -0.5 * jnp.sum(jnp.square(flat / self.reference)) - scale
 
-    def terms(self, params: Params) -> "list[Term]":
+    def terms(self, params: Params) -> list[Term]:
         """The networks with these parameters, each with its energy and its mean."""
-        networks, structure = jax.tree.flatten(self.network(params), is_leaf=is_network)
-        energies = _match(self.energy, structure, "energy", lambda e: isinstance(e, Energy))
-        means = _match(self.mean, structure, "mean", callable)
-        return [Term(*parts) for parts in zip(networks, energies, means, strict=True)]
-
-
-class Term(NamedTuple):
-    """One network with its energy and its mean."""
-
-    network: Any
-    energy: Energy | None
-    mean: Function | None
+        return make_terms(self.network(params), self.energy, self.mean)
 
 
 class PosteriorBatch(NamedTuple):
@@ -281,121 +271,6 @@ class Posterior(eqx.Module):
         return params["network"], params["likelihood"]
 
 
-def subtract(u: Function, mean: Function | None) -> Function:
-    """u − m."""
-    return u if mean is None else lambda x: u(x) - mean(x)
-
-
-def is_network(node: Any) -> bool:
-    """Whether a node of a pytree is a network."""
-    return isinstance(node, eqx.Module)
-
-
-def _match(tree: Any, structure: Any, name: str, is_member: Callable[[Any], bool]) -> list:
-    """One entry of `tree` a network: the same for all, or one each."""
-    if tree is None or is_member(tree):
-        return [tree] * structure.num_leaves
-    try:
-        return structure.flatten_up_to(tree)
-    except ValueError as error:
-        raise ValueError(
-            f"{name} must be one for all networks or a pytree like them: {error}"
-        ) from None
-
-
-def _check_prior(params: Params, terms: list[Term], reference: float | None) -> None:
-    if not jax.tree.leaves(params):
-        raise ValueError("no leaf of the network is random; check the `trainable` filter.")
-    if reference is None:
-        warnings.warn(
-            "reference=None leaves the paper's density, which is improper: parameters wander "
-            "freely where the kept modes do not see them. Give a reference to make it a prior.",
-            stacklevel=3,
-        )
-    else:
-        require_positive("reference", reference)
-    for term in terms:
-        if not callable(term.network):
-            raise ValueError(f"a network must be callable, u(x) -> scalar, got {term.network!r}.")
-        if term.energy is not None:
-            _check_term(term)
-
-
-def _check_term(term: Term) -> None:
-    if not isinstance(term.energy, Energy):
-        raise ValueError(f"energy must be an Energy or None, got {term.energy!r}.")
-    domain = term.energy.spectrum.domain
-    example = jax.ShapeDtypeStruct((domain.dimension,), default_float())
-    shape = jax.eval_shape(term.network, example).shape
-    if shape != ():
-        raise ValueError(
-            f"a network must map a point of shape ({domain.dimension},) to a scalar, got shape {shape}."
-        )
-    own = getattr(term.network, "domain", None)
-    if isinstance(own, Box) and isinstance(domain, Box) and not own.same_as(domain):
-        raise ValueError(
-            f"the network was made for {own}, the spectrum lives on {domain}; "
-            "give the network domain=spectrum.domain."
-        )
-    if term.mean is not None:
-        _check_mean(term.mean, example)
-    vanishes = getattr(term.network, "boundary", None)
-    if vanishes is not None and isinstance(domain, Box):
-        _check_sides(vanishes, term.energy.spectrum)
-
-
-def _check_mean(mean: Any, example: jax.ShapeDtypeStruct) -> None:
-    if not callable(mean):
-        raise ValueError(f"mean must be a function of a point, or None; got {mean!r}.")
-    shape = jnp.shape(jax.eval_shape(mean, example))
-    if shape != ():
-        raise ValueError(f"mean(x) must be a scalar, got shape {shape}.")
-
-
-def _check_sides(vanishes: tuple, spectrum: Spectrum) -> None:
-    """Raise if a network vanishes at a side where the process has variance."""
-    domain = spectrum.domain
-    middle = (np.array(domain.lower) + np.array(domain.upper)) / 2
-    for axis, sides in enumerate(vanishes):
-        for end, side, edge in zip(
-            ("lower", "upper"), sides, (domain.lower, domain.upper), strict=True
-        ):
-            if side != "dirichlet":
-                continue
-            x = middle.copy()
-            x[axis] = edge[axis]
-            with jax.ensure_compile_time_eval():
-                there, inside = spectrum.kernel(x, x), spectrum.kernel(middle, middle)
-            if is_concrete((there, inside)) and there > 1e-6 * inside:
-                raise ValueError(
-                    f"the network vanishes at the {end} side of axis {axis}, where the process has "
-                    f"variance {float(there):.3g}; drop that side from the network's boundary."
-                )
-
-
-def _find_obstacle(
-    terms: list[Term], params: Params, where: Where, reference: float | None
-) -> str | None:
-    """Why the closed forms for a linear readout do not apply, or None where they do."""
-    if reference is None:
-        return "reference=None is improper: it has no exact draws; give a reference."
-    parts = jax.tree.leaves(params, is_leaf=is_network)
-    for term, part in zip(terms, parts, strict=True):
-        if term.energy is None:
-            continue
-        if not isinstance(term.energy, Quadrature):
-            return f"the closed form needs the Quadrature energy, got {type(term.energy).__name__}."
-        every = max(1, term.energy.points.shape[0] // 16)
-        if not linear_in_readout(term.network, where, term.energy.points[::every]):
-            return (
-                f"{type(term.network).__name__} is not linear in its readout (or `readout=` does "
-                "not say where it is), so there is no closed form: sample the density instead."
-            )
-        if len(jax.tree.leaves(where(part))) < len(jax.tree.leaves(where(term.network))):
-            return "the readout is not among the random parameters; let `trainable` take it."
-    return None
-
-
 def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Array, Array]:
     if not isinstance(data, tuple) or len(data) != 2:
         raise ValueError("data must be a pair (X, y).")
@@ -412,8 +287,6 @@ def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Arra
     require_finite("X", inputs)
     require_finite("y", targets)
     if likelihood.observes_points:
-        domains = [t.energy.spectrum.domain for t in prior.terms(prior.params) if t.energy]
-        for domain in domains:
-            require_inside(domain, inputs)
+        prior.require_inside(inputs)
     likelihood.check(targets)
     return inputs, targets

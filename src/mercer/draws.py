@@ -46,14 +46,14 @@ class Draws:
             raise ValueError("the parameters were not kept; sample with keep_params=True.")
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), self.params)
 
-    def values(self, points: ArrayLike, chunk: int = 4096) -> np.ndarray:
+    def values(self, points: ArrayLike | list, chunk: int = 4096) -> np.ndarray:
         """Values of every draw at the points, shape (draws, points): joint samples."""
         blocks = [np.asarray(block) for block in self._blocks(points, chunk)]
         return np.concatenate(blocks, axis=1)
 
     def predict(
         self,
-        points: ArrayLike,
+        points: ArrayLike | list,
         quantiles: tuple[float, ...] = (0.025, 0.5, 0.975),
         chunk: int = 4096,
     ) -> Prediction:
@@ -69,12 +69,13 @@ class Draws:
         mean, sd, levels = zip(*parts, strict=True)
         return Prediction(np.concatenate(mean), np.concatenate(sd), np.concatenate(levels, axis=1))
 
-    def _blocks(self, points: ArrayLike, chunk: int):
+    def _blocks(self, points: ArrayLike | list, chunk: int):
         require_count("chunk", chunk)
         points = np.asarray(points, default_float())
         if points.ndim != 2:
             raise ValueError(f"points must have shape (n, d), got {points.shape}.")
         params, density = self.networks(), self.density
+        getattr(density, "prior", density).require_inside(jnp.asarray(points), "points")
 
         @jax.jit
         def evaluate(params, block):

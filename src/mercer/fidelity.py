@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from .checks import default_float
-from .density import Prior, Term, is_network
+from .density import Prior
 from .domains import Box, Domain, require_inside
 from .energy import Quadrature
 from .networks import FourierMLP
 from .readout import Readout, features, offset
 from .spectra import Spectrum
+from .terms import Term, is_network
 
 GRID = {1: 101, 2: 13, 3: 5}
 NUM_LATTICE = 128

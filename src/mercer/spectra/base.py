@@ -182,6 +182,18 @@ class Derived(Spectrum):
     def boundary(self) -> Boundary | None:
         return self.spectrum.boundary
 
+    @property
+    def rkhs_order(self) -> float:
+        return self.spectrum.rkhs_order
+
+    @property
+    def path_order(self) -> float:
+        return self.spectrum.path_order
+
+    @property
+    def decay(self) -> float:
+        return self.spectrum.decay
+
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)
 
@@ -207,18 +219,6 @@ class Scaled(Derived):
     @property
     def trace(self) -> Float[Array, ""]:
         return jnp.exp(self.log_factor) * self.spectrum.trace
-
-    @property
-    def rkhs_order(self) -> float:
-        return self.spectrum.rkhs_order
-
-    @property
-    def path_order(self) -> float:
-        return self.spectrum.path_order
-
-    @property
-    def decay(self) -> float:
-        return self.spectrum.decay
 
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         return jnp.exp(self.log_factor) * self.spectrum.kernel(s, t)
@@ -252,6 +252,14 @@ class Powered(Derived):
     def rkhs_order(self) -> float:
         return float(self.power) * self.spectrum.rkhs_order
 
+    @property
+    def path_order(self) -> float:
+        return self.rkhs_order - self.domain.dimension / 2
+
+    @property
+    def decay(self) -> float:
+        return float(self.power) * self.spectrum.decay
+
     def check(self) -> None:
         check_eigenvalues(self.log_eigenvalues)
         if is_concrete(self.power) and self.rkhs_order <= self.domain.dimension / 2:
@@ -274,18 +282,6 @@ class Truncated(Derived):
     @property
     def trace(self) -> Float[Array, ""]:
         return self.spectrum.trace
-
-    @property
-    def rkhs_order(self) -> float:
-        return self.spectrum.rkhs_order
-
-    @property
-    def path_order(self) -> float:
-        return self.spectrum.path_order
-
-    @property
-    def decay(self) -> float:
-        return self.spectrum.decay
 
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)[: self.kept]
