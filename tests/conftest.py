@@ -2,6 +2,13 @@
 
 import os
 
+# Each parallel worker keeps to one core of its own: two thread pools on the same cores spin against
+# each other and take several times as long. Before JAX, which counts the cores when it starts.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+if WORKER and hasattr(os, "sched_setaffinity"):
+    CORES = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {CORES[int(WORKER.removeprefix("gw")) % len(CORES)]})
+
 import jax
 import matplotlib
 import pytest
