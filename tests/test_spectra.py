@@ -189,7 +189,7 @@ HYPER = {
     "laplacian": lambda h: h * mercer.Laplacian(LINE, 10) ** 2,
     "squared_exponential": lambda h: mercer.SquaredExponential(h, 1.0, LINE, 8),
     "periodic": lambda h: mercer.Periodic(0.7, 0.5 * h, 3, LINE),
-    "sum": lambda h: mercer.Matern(1.5, h, 1.0, LINE, 10) + mercer.BrownianMotion(6, LINE),
+    "sum": lambda h: mercer.Matern(1.5, h, 1.0, LINE, 4) + mercer.BrownianMotion(2, LINE),
 }
 
 
