@@ -27,8 +27,11 @@ from .likelihoods import StudentT as StudentT
 from .networks import FourierMLP as FourierMLP
 from .reference import GaussianProcess as GaussianProcess
 from .sampling import SamplingError as SamplingError
+from .sampling import adjusted_mclmc as adjusted_mclmc
 from .sampling import cyclical_sgld as cyclical_sgld
 from .sampling import hmc as hmc
+from .sampling import laplace as laplace
+from .sampling import maximise as maximise
 from .sampling import mclmc as mclmc
 from .sampling import nuts as nuts
 from .sampling import psgld as psgld
@@ -38,6 +41,7 @@ from .sampling import sghmc as sghmc
 from .sampling import sgld as sgld
 from .sampling import sgld_control_variates as sgld_control_variates
 from .sampling import sgnht as sgnht
+from .sampling import variational as variational
 from .spectra import BrownianBridge as BrownianBridge
 from .spectra import BrownianMotion as BrownianMotion
 from .spectra import FiniteRank as FiniteRank

@@ -20,10 +20,19 @@ from .checks import (
     require_float64,
 )
 from .domains import require_inside
-from .energy import Energy, Function
+from .energy import Energy, Function, Quadrature
 from .likelihoods import Likelihood
 from .readout import Readout, Where, condition_readout, default_where
-from .terms import Term, check_terms, find_obstacle, is_network, make_terms, subtract
+from .terms import (
+    Term,
+    check_terms,
+    find_obstacle,
+    is_network,
+    make_terms,
+    subtract,
+    watch_term,
+    white_coefficients,
+)
 
 Params = PyTree
 
@@ -135,6 +144,22 @@ class Prior(eqx.Module):
                 weights = unravel(self.readout_law(term).draw(term_key))
                 parts[i] = eqx.tree_at(self.where, parts[i], weights)
         return jax.tree.unflatten(structure, parts)
+
+    def watch(self, params: Params) -> dict[str, Array]:
+        """Functions of the parameters to judge a chain by: values at points, the leading
+        coefficients cₙ/√λₙ, N(0, 1) under the process, and the energy; one set a network."""
+        watched: dict[str, Array] = {}
+        terms = self.terms(params)
+        for i, term in enumerate(terms):
+            if term.energy is not None:
+                name = f"_{i}" if len(terms) > 1 else ""
+                watched |= {key + name: value for key, value in watch_term(term).items()}
+        return watched
+
+    def coefficients(self, params: Params) -> list[Float[Array, " K"]]:
+        """cₙ/√λₙ of each network with a Quadrature energy: N(0, 1) under the process."""
+        terms = [t for t in self.terms(params) if isinstance(t.energy, Quadrature)]
+        return [white_coefficients(term) for term in terms]
 
     def require_inside(self, points: Float[Array, "n d"], name: str = "X") -> None:
         """Raise if a point lies outside the domain of a network, and say how far."""
@@ -257,8 +282,36 @@ class Posterior(eqx.Module):
 
     def draw(self, key: PRNGKeyArray) -> Params:
         """An exact draw of the prior, as a starting point."""
+        return self._draw(self.prior.draw, key)
+
+    def draw_reference(self, key: PRNGKeyArray) -> Params:
+        """A draw of the reference, as a starting point where the prior has no exact draws."""
+        return self._draw(self.prior.draw_reference, key)
+
+    def watch(self, params: Params) -> dict[str, Array]:
+        """What the prior watches, and what is learned of the likelihood."""
+        network_params, learned = self._split(params)
+        flat = ravel_pytree(learned)[0]
+        return self.prior.watch(network_params) | ({"likelihood": flat} if flat.size else {})
+
+    def draw_observations(self, key: PRNGKeyArray, params: Params, inputs: Float[Array, "n d"]):
+        """New targets at these inputs, noise and all."""
+        network_params, learned = self._split(params)
+        likelihood = self.likelihood.with_params(learned)
+        return likelihood.draw(key, likelihood.predict(self.prior.network(network_params), inputs))
+
+    def score(
+        self, params: Params, inputs: Float[Array, "n d"], targets: Array
+    ) -> Float[Array, " n"]:
+        """log p(y | θ) of each row of new data."""
+        network_params, learned = self._split(params)
+        return self.likelihood.with_params(learned)(
+            self.prior.network(network_params), inputs, targets
+        )
+
+    def _draw(self, draw_network: Callable[[PRNGKeyArray], Params], key: PRNGKeyArray) -> Params:
         network_key, likelihood_key = jax.random.split(key)
-        network_params, learned = self.prior.draw(network_key), self.likelihood.params
+        network_params, learned = draw_network(network_key), self.likelihood.params
         if not jax.tree.leaves(learned):
             return network_params
         flat, unravel = ravel_pytree(learned)

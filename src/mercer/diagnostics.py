@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,6 +11,9 @@ from scipy import stats
 
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400
+TEMPERATURE_LIMIT = 1.1
+# Entries of what was recorded that a summary looks at, spread evenly over all of them.
+MAX_ENTRIES = 200
 
 
 def rhat(values: ArrayLike) -> np.ndarray:
@@ -71,6 +74,32 @@ def ks_along(values: ArrayLike, scales: ArrayLike) -> tuple[np.ndarray, np.ndarr
     return np.array([r.statistic for r in results]), np.array([r.pvalue for r in results])
 
 
+class CoefficientSpectrum(NamedTuple):
+    """Variance of each standardised coefficient, its standard error, and a p-value of N(0, 1)."""
+
+    variance: np.ndarray
+    standard_error: np.ndarray
+    p_value: np.ndarray
+
+
+def coefficient_spectrum(values: ArrayLike) -> CoefficientSpectrum:
+    """Coefficients cₙ/√λₙ, shape (chain, draw, K), against N(0, 1), mode by mode.
+
+    `prior.coefficients` gives them. The variance is about the known mean zero, its standard error
+    counts effective draws of the squares, and the p-value is a Kolmogorov–Smirnov test on the
+    chains thinned to independent draws.
+    """
+    array = np.asarray(values, dtype=float)
+    total = array.shape[0] * array.shape[1]
+    effective = np.minimum(ess(array**2, "mean"), total)
+    variance = np.mean(array**2, axis=(0, 1))
+    every = np.ceil(total / np.minimum(ess(array, "mean"), total)).astype(int)
+    p_value = [
+        stats.kstest(array[:, ::step, n].ravel(), "norm").pvalue for n, step in enumerate(every)
+    ]
+    return CoefficientSpectrum(variance, np.sqrt(2 / effective), np.array(p_value))
+
+
 def coverage(targets: ArrayLike, lower: ArrayLike | list, upper: ArrayLike | list) -> float:
     """Share of targets inside their interval."""
     inside = (np.asarray(targets) >= np.asarray(lower)) & (np.asarray(targets) <= np.asarray(upper))
@@ -111,6 +140,7 @@ class Summary:
     divergences: int
     acceptance: float
     e_bfmi_min: float
+    temperature: float
     verdict: str
 
     def __str__(self) -> str:
@@ -122,18 +152,18 @@ class Summary:
             ("divergences", f"{self.divergences}"),
             ("acceptance", f"{self.acceptance:.2f}"),
             ("E-BFMI, smallest", f"{self.e_bfmi_min:.2f}"),
+            ("temperature", f"{self.temperature:.3g}" if self.temperature > 1 else "nan"),
         ]
         lines = [f"{name:20s} {value}" for name, value in rows if not value.startswith("nan")]
         return "\n".join([*lines, self.verdict])
 
 
-def summarise(recorded: Any, stats_of_steps: dict[str, np.ndarray]) -> Summary:
-    """R-hat and ESS over everything that was recorded, and what to do about them."""
-    columns = [np.asarray(leaf) for leaf in jax.tree.leaves(recorded)]
-    shape = columns[0].shape[:2]
-    flat = np.concatenate([c.reshape(*shape, -1) for c in columns], axis=-1)
-    moving = np.ptp(flat.reshape(-1, flat.shape[-1]), axis=0) > 0
-    flat = flat[..., moving][..., : min(int(moving.sum()), 200)]
+def summarise(
+    recorded: Any, stats_of_steps: dict[str, np.ndarray], temperature: float = 1.0
+) -> Summary:
+    """R-hat and ESS over what was recorded, and what to do about them."""
+    flat = _entries(recorded)
+    shape = flat.shape[:2]
     enough = shape[1] >= 4 and flat.shape[-1] > 0
     worst = (
         (np.nanmax(rhat(flat)), np.nanmin(ess(flat)), np.nanmin(ess(flat, "tail")))
@@ -145,13 +175,30 @@ def summarise(recorded: Any, stats_of_steps: dict[str, np.ndarray]) -> Summary:
     lost = float(e_bfmi(energy).min()) if enough and np.all(np.isfinite(energy)) else np.nan
     acceptance = stats_of_steps["acceptance"]
     accepted = float(np.nanmean(acceptance)) if np.any(np.isfinite(acceptance)) else np.nan
-    verdict = _verdict(*worst[:2], divergences, lost)
-    return Summary(*shape, *map(float, worst), divergences, accepted, lost, verdict)
+    verdict = _verdict(*worst[:2], divergences, lost, temperature)
+    return Summary(*shape, *map(float, worst), divergences, accepted, lost, temperature, verdict)
 
 
-def _verdict(worst_rhat: float, least_ess: float, divergences: int, lost: float) -> str:
+def _entries(recorded: Any) -> np.ndarray:
+    """(chain, draw, entry) of what was recorded, at most MAX_ENTRIES, without what never moves."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(recorded)]
+    leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves]
+    each = -(-MAX_ENTRIES // len(leaves))
+    chosen = [x[..., :: max(1, x.shape[-1] // each)][..., :each] for x in leaves]
+    flat = np.concatenate(chosen, axis=-1)
+    return flat[..., np.ptp(flat, axis=(0, 1)) > 0]
+
+
+def _verdict(
+    worst_rhat: float, least_ess: float, divergences: int, lost: float, temperature: float
+) -> str:
     if np.isnan(worst_rhat):
         return "Too few draws to judge: take four or more."
+    if temperature > TEMPERATURE_LIMIT:
+        return (
+            f"Too hot: the gradient's own noise runs the chain at temperature {temperature:.3g} "
+            "instead of 1; use a smaller step, larger batches, or the Lattice energy."
+        )
     if worst_rhat > RHAT_LIMIT:
         return (
             f"Not converged: R-hat {worst_rhat:.3f} is over {RHAT_LIMIT}; run longer, or with more "

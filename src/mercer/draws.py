@@ -1,99 +1,116 @@
 """What a run leaves: recorded values, statistics of the steps, and predictions."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, PyTree
+from jaxtyping import ArrayLike, PRNGKeyArray, PyTree
 
-from .checks import default_float, require_count
+from .checks import require_count
 from .diagnostics import Summary, load_arviz, summarise
-
-
-class Prediction(NamedTuple):
-    """Mean, standard deviation and quantiles (one a row) at each point."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-    quantiles: np.ndarray
+from .predict import Prediction, Sliceable, joint_samples, moments
+from .rows import Layout, Rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """Draws of a density.
+    """Draws of a density, in memory or, for a run with a store, read from it when asked for.
 
-    `recorded` is what `record` returned, each leaf with shape (chain, draw, …); `params` the
-    parameters themselves where they were kept; `statistics` acceptance, divergences, energy,
-    step size and gradients of each step; `algorithm` the tuned algorithm, a chain a row.
+    `algorithm` is the tuned algorithm, a chain a row; `temperature` that of a stochastic gradient
+    chain, one for all others; `interrupted` says that draws are missing.
     """
 
-    recorded: Any
-    params: PyTree | None
-    statistics: dict[str, np.ndarray]
+    rows: Rows
+    layout: Layout
+    num_draws: int
     density: Any
     algorithm: Any
     interrupted: bool = False
+    temperature: float = 1.0
+
+    @property
+    def recorded(self) -> Any:
+        """What `record` returned, each leaf with shape (chain, draw, …)."""
+        return self._read("posterior")
+
+    @property
+    def params(self) -> PyTree | None:
+        """The parameters, each leaf with shape (chain, draw, …), where they were kept."""
+        return self._read("params")
+
+    @property
+    def statistics(self) -> dict[str, np.ndarray]:
+        """Acceptance, divergences, energy, step size and gradients of each draw (chain, draw)."""
+        return self._read("sample_stats")
 
     def summary(self) -> Summary:
         """Convergence of everything recorded, with a verdict in words."""
-        return summarise(self.params if self.recorded is None else self.recorded, self.statistics)
+        recorded = self.recorded
+        return summarise(
+            self.params if recorded is None else recorded, self.statistics, self.temperature
+        )
 
-    def networks(self) -> PyTree:
-        """Parameters with chains and draws in one leading axis."""
-        if self.params is None:
+    def networks(self, num_draws: int | None = None) -> PyTree:
+        """Parameters with chains and draws in one leading axis: all, or about `num_draws` spread
+        evenly over the run."""
+        if not self.layout.groups["params"][0]:
             raise ValueError("the parameters were not kept; sample with keep_params=True.")
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), self.params)
+        every = 1
+        if num_draws is not None:
+            require_count("num_draws", num_draws)
+            chains = jax.tree.leaves(self._read("params", slice(0, 1)))[0].shape[0]
+            every = max(1, self.num_draws * chains // num_draws)
+        kept = self._read("params", slice(0, self.num_draws, every))
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), kept)
 
-    def values(self, points: ArrayLike | list, chunk: int = 4096) -> np.ndarray:
-        """Values of every draw at the points, shape (draws, points): joint samples."""
-        blocks = [np.asarray(block) for block in self._blocks(points, chunk)]
-        return np.concatenate(blocks, axis=1)
+    def values(
+        self,
+        points: ArrayLike | Sliceable | list,
+        *,
+        noise_key: PRNGKeyArray | None = None,
+        num_draws: int | None = None,
+        chunk: int = 4096,
+        out: str | Path | None = None,
+    ) -> Any:
+        """Values of every draw at the points, shape (draws, points): joint samples.
+
+        With a `noise_key`, new observations there instead, noise included. `points` is anything
+        of shape (n, d) that can be sliced, and is read `chunk` rows at a time; with `out` the
+        values go to a Zarr array in that folder, which is returned, and memory stays bounded.
+        """
+        return joint_samples(self.density, self.networks(num_draws), points, noise_key, chunk, out)
 
     def predict(
         self,
-        points: ArrayLike | list,
+        points: ArrayLike | Sliceable | list,
         quantiles: tuple[float, ...] = (0.025, 0.5, 0.975),
+        *,
+        noise_key: PRNGKeyArray | None = None,
+        num_draws: int | None = None,
         chunk: int = 4096,
+        out: str | Path | None = None,
     ) -> Prediction:
-        """Mean, sd and quantiles at the points, `chunk` points at a time."""
-        parts = [
-            (
-                np.mean(block, axis=0),
-                np.std(block, axis=0, ddof=1),
-                np.quantile(block, quantiles, axis=0),
-            )
-            for block in map(np.asarray, self._blocks(points, chunk))
-        ]
-        mean, sd, levels = zip(*parts, strict=True)
-        return Prediction(np.concatenate(mean), np.concatenate(sd), np.concatenate(levels, axis=1))
+        """Mean, sd and quantiles at the points; arguments as for `values`."""
+        params = self.networks(num_draws)
+        return moments(self.density, params, points, tuple(quantiles), noise_key, chunk, out)
 
-    def _blocks(self, points: ArrayLike | list, chunk: int):
-        require_count("chunk", chunk)
-        points = np.asarray(points, default_float())
-        if points.ndim != 2:
-            raise ValueError(f"points must have shape (n, d), got {points.shape}.")
-        params, density = self.networks(), self.density
-        getattr(density, "prior", density).require_inside(jnp.asarray(points), "points")
-
-        @jax.jit
-        def evaluate(params, block):
-            return jax.lax.map(lambda p: jax.vmap(density.network(p))(block), params)
-
-        for begin in range(0, len(points), chunk):
-            block = points[begin : begin + chunk]
-            padded = np.concatenate([block, np.repeat(block[-1:], chunk - len(block), axis=0)])
-            yield evaluate(params, jnp.asarray(padded if len(points) > chunk else block))[
-                :, : len(block)
-            ]
+    def log_densities(self, points: ArrayLike | list, targets: ArrayLike | list) -> np.ndarray:
+        """log p(y | θ) of new data, shape (draws, points): what `diagnostics.nlpd` takes."""
+        x, y = jnp.asarray(points, float), jnp.asarray(targets)
+        score = jax.jit(lambda p: jax.lax.map(lambda q: self.density.score(q, x, y), p))
+        return np.asarray(score(self.networks()))
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData of what was recorded."""
-        recorded = self.recorded
-        if not isinstance(recorded, dict):
-            recorded = {"recorded": recorded}
-        posterior = {
-            name: np.asarray(value) for name, value in recorded.items() if value is not None
-        }
+        names = {name: name.split("/")[-1] for name in self.layout.groups["posterior"][0]}
+        posterior = {short: self._array(name) for name, short in names.items()}
         return load_arviz().from_dict(posterior=posterior, sample_stats=self.statistics)
+
+    def _read(self, group: str, draws: slice | None = None) -> Any:
+        return self.layout.build(group, lambda name: self._array(name, draws))
+
+    def _array(self, name: str, draws: slice | None = None) -> np.ndarray:
+        return self.rows.read(name, slice(0, self.num_draws) if draws is None else draws)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import stats
 from jax.scipy.special import gammaln
-from jaxtyping import Array, ArrayLike, Float, Int, PyTree
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from .checks import Real, default_float, require_positive
 
@@ -62,11 +62,19 @@ class Likelihood(eqx.Module):
         """Log density of each target given what the forward map predicts."""
 
     @abstractmethod
+    def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
+        """New targets given what the forward map predicts, noise and all."""
+
+    @abstractmethod
     def check(self, targets: Array) -> None:
         """Raise if targets of this kind cannot have been observed."""
 
     def __call__(self, u: Any, inputs: Float[Array, "n d"], targets: Array) -> Float[Array, " n"]:
-        return self.log_prob((self.observe or values_at)(u, inputs), targets)
+        return self.log_prob(self.predict(u, inputs), targets)
+
+    def predict(self, u: Any, inputs: Float[Array, "n d"]) -> Any:
+        """What the forward map makes of u at the inputs."""
+        return (self.observe or values_at)(u, inputs)
 
     @property
     def observes_points(self) -> bool:
@@ -113,6 +121,10 @@ class Gaussian(Likelihood):
         predicted = one_a_row(predicted, targets)
         return stats.norm.logpdf(targets, predicted, self.scale)
 
+    def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
+        noise = jax.random.normal(key, predicted.shape, predicted.dtype)
+        return predicted + _for_any_row("scale", self.scale) * noise
+
     def check(self, targets: Array) -> None:
         _check_rows("scale", self.scale, targets)
 
@@ -129,6 +141,10 @@ class Heteroscedastic(Likelihood):
         mean = one_a_row(predicted["mean"], targets)
         return stats.norm.logpdf(targets, mean, self.transform(predicted["scale"]))
 
+    def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
+        mean, scale = predicted["mean"], self.transform(predicted["scale"])
+        return mean + scale * jax.random.normal(key, mean.shape, mean.dtype)
+
     def check(self, targets: Array) -> None:
         _check_rows("scale", 1.0, targets)
 
@@ -144,6 +160,11 @@ class StudentT(Likelihood):
         predicted = one_a_row(predicted, targets)
         return stats.t.logpdf(targets, self.degrees, predicted, self.scale)
 
+    def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
+        degrees = _for_any_row("degrees", self.degrees)
+        noise = jax.random.t(key, degrees, predicted.shape, predicted.dtype)
+        return predicted + _for_any_row("scale", self.scale) * noise
+
     def check(self, targets: Array) -> None:
         _check_rows("scale", self.scale, targets)
 
@@ -156,6 +177,9 @@ class Bernoulli(Likelihood):
     def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
         predicted = one_a_row(predicted, targets)
         return -jax.nn.softplus(jnp.where(targets == 1, -predicted, predicted))
+
+    def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
+        return jax.random.bernoulli(key, jax.nn.sigmoid(predicted)).astype(int)
 
     def check(self, targets: Array) -> None:
         _check_rows("y", 1.0, targets)
@@ -171,6 +195,9 @@ class Poisson(Likelihood):
     def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
         predicted = one_a_row(predicted, targets)
         return targets * predicted - jnp.exp(predicted) - gammaln(targets + 1.0)
+
+    def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
+        return jax.random.poisson(key, jnp.exp(predicted))
 
     def check(self, targets: Array) -> None:
         _check_rows("y", 1.0, targets)
@@ -197,6 +224,16 @@ def _positive(name: str, value: Positive) -> Array | LogNormal:
     array = jnp.asarray(value, default_float())
     require_positive(name, array)
     return array
+
+
+def _for_any_row(name: str, value: Any) -> Array:
+    """A quantity that is the same for all rows, or an error: new rows have no number of theirs."""
+    if jnp.ndim(value) > 0:
+        raise ValueError(
+            f"{name} was given one a row of the data, so there is none for new observations; "
+            "predict without noise."
+        )
+    return value
 
 
 def _check_rows(name: str, value: Any, targets: Array) -> None:

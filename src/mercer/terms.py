@@ -9,13 +9,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from .checks import default_float, is_concrete, require_positive
 from .domains import Box
 from .energy import Energy, Function, Quadrature
 from .readout import Where, linear_in_readout
 from .spectra import Spectrum
+
+NUM_WATCHED = 16
 
 
 class Term(NamedTuple):
@@ -29,6 +31,23 @@ class Term(NamedTuple):
 def subtract(u: Function, mean: Function | None) -> Function:
     """u − m."""
     return u if mean is None else lambda x: u(x) - mean(x)
+
+
+def white_coefficients(term: Term) -> Float[Array, " K"]:
+    """cₙ/√λₙ of u − m, for a Quadrature energy."""
+    roots = jnp.exp(-0.5 * term.energy.spectrum.log_eigenvalues)
+    return roots * term.energy.coefficients(subtract(term.network, term.mean))
+
+
+def watch_term(term: Term) -> dict[str, Array]:
+    """Values at a few points and, for a Quadrature energy, leading coefficients and the energy."""
+    points = term.energy.spectrum.domain.lattice(jax.random.key(0), NUM_WATCHED)
+    watched = {"values": jax.vmap(term.network)(points)}
+    if isinstance(term.energy, Quadrature):
+        white = white_coefficients(term)
+        watched["coefficients"] = white[:NUM_WATCHED]
+        watched["mercer_energy"] = 0.5 * jnp.sum(white**2)
+    return watched
 
 
 def is_network(node: Any) -> bool:

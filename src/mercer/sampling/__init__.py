@@ -1,5 +1,8 @@
 """From a log density to draws: one algorithm a file, and the run loop."""
 
+from .approximate import evidence_bound as evidence_bound
+from .approximate import laplace as laplace
+from .approximate import variational as variational
 from .hamiltonian import hmc as hmc
 from .hamiltonian import nuts as nuts
 from .langevin import average_gradient as average_gradient
@@ -7,6 +10,8 @@ from .langevin import cyclical_sgld as cyclical_sgld
 from .langevin import psgld as psgld
 from .langevin import sgld as sgld
 from .langevin import sgld_control_variates as sgld_control_variates
+from .maximise import maximise as maximise
+from .microcanonical import adjusted_mclmc as adjusted_mclmc
 from .microcanonical import mclmc as mclmc
 from .run import SamplingError as SamplingError
 from .run import sample as sample

@@ -56,15 +56,24 @@ class Algorithm(eqx.Module):
 
         return self, jax.lax.scan(body, state, jax.random.split(run_key, num_steps))[0]
 
+    def slope(self, density: Density, params: PyTree, key: PRNGKeyArray) -> PyTree:
+        """The gradient that a step uses."""
+        return gradient(density, params, key)
+
+    def heat(self, state: Any, noise: PyTree) -> PyTree | None:
+        """How much the gradient's own noise, of this variance, adds to the temperature one of
+        each parameter; None where an algorithm takes it up or has none."""
+        return None
+
+
+def evaluate(density: Density, params: PyTree, key: PRNGKeyArray) -> Float[Array, ""]:
+    """The log density, or the unbiased estimate that one batch gives."""
+    return density(params, density.batch(key)) if hasattr(density, "batch") else density(params)
+
 
 def gradient(density: Density, params: PyTree, key: PRNGKeyArray) -> PyTree:
     """∇ log density, or the unbiased estimate that one batch gives."""
-    return jax.grad(density)(params, batch_of(density, key))
-
-
-def batch_of(density: Density, key: PRNGKeyArray) -> Any:
-    """A batch of the density's randomness; None where it has none."""
-    return density.batch(key) if hasattr(density, "batch") else None
+    return jax.grad(evaluate, argnums=1)(density, params, key)
 
 
 def normal_like(key: PRNGKeyArray, tree: PyTree) -> PyTree:

@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 import equinox as eqx
+import jax
 from jaxtyping import PRNGKeyArray, PyTree
 
 from .algorithm import Algorithm, Density, Info, make_info
@@ -17,7 +18,8 @@ class Brought(Algorithm):
 
     def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> Any:
         if len(inspect.signature(self.algorithm.init).parameters) > 1:
-            return self.algorithm.init(params, key)
+            # Bare numbers, which a checkpoint can hold as it does any array.
+            return self.algorithm.init(params, jax.random.key_data(key))
         return self.algorithm.init(params)
 
     def step(self, key: PRNGKeyArray, density: Density, state: Any) -> tuple[Any, Info]:

@@ -5,15 +5,15 @@
 In the paper's letters h = ε/2: drift ε/2, noise N(0, ε).
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..checks import Real
-from .algorithm import Algorithm, Density, Info, batch_of, gradient, make_info, normal_like
+from .algorithm import Algorithm, Density, Info, gradient, make_info, normal_like
 from .schedules import Schedule, as_schedule, cyclical
 
 
@@ -25,12 +25,13 @@ class LangevinState(NamedTuple):
 
 
 class Langevin(Algorithm):
-    """SGLD; `scale` is the diagonal of G, `correction` a control variate for the gradient."""
+    """SGLD; `scale` is the diagonal of G, `center` where a control variate is taken."""
 
     schedule: Schedule
-    adapts_scale: bool
-    scale: PyTree | None
-    correction: Callable[[Density, PyTree, PyTree, Any], PyTree] | None
+    adapts_scale: bool = eqx.field(static=True, default=False)
+    scale: PyTree | None = None
+    center: PyTree | None = None
+    center_gradient: PyTree | None = None
     needs_deterministic = False
 
     def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> LangevinState:
@@ -41,12 +42,9 @@ class Langevin(Algorithm):
     ) -> tuple[LangevinState, Info]:
         batch_key, noise_key = jax.random.split(key)
         step_size = self.schedule(state.count)
-        batch = batch_of(density, batch_key)
-        slope = jax.grad(density)(state.position, batch)
-        if self.correction is not None:
-            slope = self.correction(density, slope, state.position, batch)
+        slope = self.slope(density, state.position, batch_key)
         noise = normal_like(noise_key, state.position)
-        scale = jax.tree.map(jnp.ones_like, state.position) if self.scale is None else self.scale
+        scale = self._scale(state.position)
 
         def move(x, g, s, n):
             return x + step_size * s * g + jnp.sqrt(2 * step_size * s) * n
@@ -54,6 +52,21 @@ class Langevin(Algorithm):
         position = jax.tree.map(move, state.position, slope, scale, noise)
         info = make_info(step_size=step_size, num_gradients=1.0)
         return LangevinState(position, state.count + 1), info
+
+    def slope(self, density: Density, params: PyTree, key: PRNGKeyArray) -> PyTree:
+        """The gradient that one batch gives, less its control variate where there is one."""
+        if self.center is None:
+            return gradient(density, params, key)
+        here, there = (gradient(density, p, key) for p in (params, self.center))
+        return jax.tree.map(lambda g, c, full: g - c + full, here, there, self.center_gradient)
+
+    def heat(self, state: LangevinState, noise: PyTree) -> PyTree:
+        # Injected 2hG a step, and h²G² times the gradient's variance on top.
+        half_step = self.schedule(state.count) / 2
+        return jax.tree.map(lambda s, v: half_step * s * v, self._scale(state.position), noise)
+
+    def _scale(self, position: PyTree) -> PyTree:
+        return jax.tree.map(jnp.ones_like, position) if self.scale is None else self.scale
 
     def adapt(self, key, density, params, num_steps):
         if not self.adapts_scale or num_steps == 0:
@@ -66,12 +79,12 @@ def sgld(step_size: Real | Schedule) -> Langevin:
 
     >>> algorithm = sgld(1e-4)
     """
-    return Langevin(as_schedule(step_size), False, None, None)
+    return Langevin(as_schedule(step_size))
 
 
 def cyclical_sgld(step_size: Real, period: int) -> Langevin:
     """SGLD whose step falls along half a cosine, again and again, to leave modes and refine them."""
-    return Langevin(cyclical(step_size, period), False, None, None)
+    return Langevin(cyclical(step_size, period))
 
 
 def psgld(step_size: Real | Schedule) -> Langevin:
@@ -80,7 +93,7 @@ def psgld(step_size: Real | Schedule) -> Langevin:
     A preconditioner that goes on changing would need its divergence in the drift; one that is
     kept leaves the target as it is.
     """
-    return Langevin(as_schedule(step_size), True, None, None)
+    return Langevin(as_schedule(step_size), adapts_scale=True)
 
 
 def sgld_control_variates(
@@ -91,12 +104,7 @@ def sgld_control_variates(
     `center_gradient` is the full gradient at `center`: of the deterministic density, or a long
     average over batches (`average_gradient`).
     """
-
-    def correction(density, slope, position, batch):
-        there = jax.grad(density)(center, batch)
-        return jax.tree.map(lambda g, c, full: g - c + full, slope, there, center_gradient)
-
-    return Langevin(as_schedule(step_size), False, None, correction)
+    return Langevin(as_schedule(step_size), center=center, center_gradient=center_gradient)
 
 
 def average_gradient(
@@ -128,11 +136,11 @@ def _adapt_scale(algorithm: Langevin, key, density, params, num_steps):
         gradient_key, step_key = jax.random.split(key)
         slope = gradient(density, state.position, gradient_key)
         squares = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g**2, squares, slope)
-        tuned = Langevin(algorithm.schedule, True, normalise(squares), algorithm.correction)
+        tuned = Langevin(algorithm.schedule, True, normalise(squares))
         return (tuned.step(step_key, density, state)[0], squares), None
 
     slope = gradient(density, params, start_key)
     squares = jax.tree.map(jnp.square, slope)
     keys = jax.random.split(run_key, num_steps)
     (state, squares), _ = jax.lax.scan(body, (state, squares), keys)
-    return Langevin(algorithm.schedule, True, normalise(squares), algorithm.correction), state
+    return Langevin(algorithm.schedule, True, normalise(squares)), state

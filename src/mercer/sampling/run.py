@@ -1,11 +1,8 @@
 """The run loop: many chains in compiled chunks, with progress, a store, and nothing lost."""
 
-import contextlib
 import dataclasses
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,39 +11,46 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeRemainingColumn
+from jax.sharding import Mesh
+from jaxtyping import PRNGKeyArray, PyTree
 
-from ..checks import require_count
+from ..checks import Real, require_count, require_positive
 from ..draws import Draws
-from .algorithm import Algorithm, Density
+from ..rows import Layout, Memory
+from .algorithm import Algorithm, Density, Info
 from .bring import Brought
+from .devices import agree, gather, make_mesh, over_chains, spread_chains, spread_density
+from .progress import Bar, interrupts, wait
+from .starts import check_starts, find_starts
 from .store import Store, fingerprint
+from .temperature import measure_temperature
 
-TARGET_CHUNKS = 40
-CHECKPOINT_SECONDS = 10.0
+# A chunk is what runs between two looks at the clock: at most this long, and this many bytes.
+CHUNK_SECONDS = 1.0
+CHUNK_BYTES = 2**25
+MAX_CHUNK = 1024
 
 
 class SamplingError(RuntimeError):
-    """A chain left the finite numbers; `draws` holds what came before."""
+    """A run that could not go on; `draws` holds what came before."""
 
-    def __init__(self, message: str, draws: Draws | None):
+    def __init__(self, message: str, draws: Draws):
         super().__init__(message)
         self.draws = draws
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How a run goes: chains, draws, thinning, and what is recorded."""
+    """How a run goes: chains, draws, thinning, what is recorded, and where it runs."""
 
     num_draws: int
     num_warmup: int
     num_chains: int
     thin: int
-    chunk: int
     record: Callable[[PyTree], Any] | None
     keep_params: bool
+    checkpoint_seconds: float
+    mesh: Mesh
 
 
 def sample(
@@ -63,198 +67,218 @@ def sample(
     init: PyTree | None = None,
     store: str | Path | None = None,
     resume: bool = False,
+    checkpoint_seconds: Real = 30.0,
+    data_devices: int = 1,
     progress: bool = True,
 ) -> Draws:
     """Draw from a log density with any algorithm.
 
     `record(params)` is kept for each draw, an array or a pytree of arrays; without it the
-    parameters are. `init` is one set of parameters with a leading axis of chains; by default
-    exact draws of the prior where there are any. With a `store`, draws go to a folder as they
-    come, and `resume=True` goes on with it to the same draws as a run that never stopped.
-    Ctrl-C ends after the current chunk and returns what there is.
+    parameters are, and the values, leading coefficients and energy that `density.watch` tells.
+    `init` is one set of parameters with a leading axis of chains; by default exact draws of the
+    prior where there are any. With a `store`, draws go to a folder as they come, a checkpoint
+    every `checkpoint_seconds`, and `resume=True` goes on with it to the same draws as a run that
+    never stopped. Ctrl-C ends after the current chunk and returns what there is.
+
+    Chains are spread over all devices, in groups of `data_devices` that share the rows of data.
     """
-    plan = _plan(num_draws, num_warmup, num_chains, thin, record, keep_params)
     if resume and store is None:
         raise ValueError("resume=True needs the store to go on with.")
+    plan = _plan(
+        density, num_draws, num_warmup, num_chains, thin, record, keep_params,
+        checkpoint_seconds, data_devices,
+    )  # fmt: skip
     algorithm = _check(density, algorithm)
-    start_key, warm_key, run_key = jax.random.split(key, 3)
-    params = _starts(start_key, density, plan.num_chains) if init is None else init
-    params = shard_chains(params, plan.num_chains)
-    _check_start(density, params, start_key)
+    start_key, check_key, warm_key, run_key = jax.random.split(key, 4)
+    params = find_starts(start_key, density, num_chains) if init is None else init
+    check_starts(check_key, density, params, num_chains)
     _check_record(plan, params)
-    loop = _Loop(density, plan, jax.random.split(run_key, plan.num_chains))
-    disk = None
-    if store is not None:
-        identity = fingerprint(
-            density, key, eqx.filter(algorithm, eqx.is_array), [thin, num_warmup, num_chains]
-        )
-        disk = Store(Path(store), identity, resume)
-    warm_keys = jax.random.split(warm_key, plan.num_chains)
-    carry, done = loop.begin(algorithm, warm_keys, params, disk)
-    return loop.run(carry, done, disk, progress)
-
-
-def shard_chains(tree: PyTree, num_chains: int) -> PyTree:
-    """The pytree with its leading axis spread over all devices."""
-    devices = jax.devices()
-    if num_chains % len(devices):
-        raise ValueError(
-            f"{num_chains} chains cannot be spread evenly over {len(devices)} devices; use a multiple."
-        )
-    mesh = jax.sharding.Mesh(np.array(devices), ("chain",))
-    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("chain"))
-    return jax.device_put(tree, spread)
+    identity = fingerprint(density, key, algorithm, thin, num_warmup, num_chains, record)
+    rows = Memory(num_draws) if store is None else Store(Path(store), identity, resume, num_draws)
+    loop = _Loop(density, plan, jax.random.split(run_key, num_chains), rows)
+    with interrupts() as stop, Bar(progress, num_draws, 0) as bar:
+        loop.begin(algorithm, jax.random.split(warm_key, num_chains), params, bar, stop)
+        return loop.run(bar, stop)
 
 
 class _Loop:
-    """Compiled chunks over all chains."""
+    """Compiled chunks over all chains; `carry` is the tuned algorithm and the state, a chain a row."""
 
-    def __init__(self, density: Density, plan: Plan, keys: Array):
-        self.density = density
-        self.plan = plan
-        self.keys = keys
-        self.parts: list[dict[str, np.ndarray]] = []
-        self.structures: dict[str, Any] = {}
+    def __init__(self, density: Density, plan: Plan, keys: Any, rows: Memory | Store):
+        self.density, self.plan, self.rows = density, plan, rows
+        self.spread = spread_density(density, plan.mesh)
+        self.keys = spread_chains(keys, plan.mesh)
+        self.done = 0
 
-    def begin(self, algorithm: Algorithm, keys, params, disk: Store | None):
-        """Tuned algorithms and states of all chains, from the store where it has them."""
+    def begin(self, algorithm: Algorithm, keys, params, bar: Bar, stop) -> None:
+        """Tune the algorithm and burn in, or take up what the store has."""
+        arrays, static = eqx.partition(self.spread, eqx.is_array)
 
-        def warm(key, params):
-            return algorithm.adapt(key, self.density, params, self.plan.num_warmup)
+        def warm(arrays, each):
+            density = eqx.combine(arrays, static)
+            return eqx.filter_vmap(
+                lambda one: algorithm.adapt(one[0], density, one[1], self.plan.num_warmup)
+            )(each)
 
-        if disk is not None and disk.counts():
-            shapes = eqx.filter_eval_shape(eqx.filter_vmap(warm), keys, params)
-            arrays, static = eqx.partition(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
-            blank = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), arrays)
-            arrays, done = disk.restore(blank)
-            return eqx.combine(arrays, static), done
-        return eqx.filter_jit(eqx.filter_vmap(warm))(keys, params), 0
+        each = spread_chains((keys, params), self.plan.mesh)
+        shapes = eqx.filter_eval_shape(warm, arrays, each)
+        found, self.static = eqx.partition(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
+        if isinstance(self.rows, Store) and self.rows.counts():
+            held, self.done = self.rows.restore(found)
+            self.arrays = spread_chains(held, self.plan.mesh)
+        else:
+            bar.say(f"warm-up, {self.plan.num_warmup} steps")
+            run = over_chains(lambda *a: eqx.filter(warm(*a), eqx.is_array), self.plan.mesh, 1)
+            self.arrays = wait(jax.jit(run)(arrays, each), stop)
+        told = eqx.filter_eval_shape(self._tell, self.arrays)
+        self.layout = Layout.of(told)
+        row_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(told))
+        self.capacity = int(np.clip(CHUNK_BYTES // row_bytes, 1, MAX_CHUNK))
 
-    def run(self, carry, done: int, disk: Store | None, progress: bool) -> Draws:
+    def run(self, bar: Bar, stop) -> Draws:
         """Chunk after chunk until all draws are there, or Ctrl-C."""
-        plan, interrupted, saved = self.plan, False, time.monotonic()
-        self.disk, self.carry = disk, carry
-        arrays, static = eqx.partition(carry, eqx.is_array)
-        step = self._compile(static)
-        with _progress(progress, plan.num_draws, done) as tell, _interrupts() as stop:
-            while done < plan.num_draws and not interrupted:
-                size = min(plan.chunk, plan.num_draws - done)
-                arrays, told = step(arrays, jnp.arange(done, done + size))
-                told = {name: np.asarray(value) for name, value in self._flatten(told).items()}
-                self._check_finite(told, done)
-                interrupted = stop.is_set()
-                done += size
-                if disk is None:
-                    self.parts.append(told)
-                else:
-                    disk.append(told, done - size)
-                    last = interrupted or done == plan.num_draws
-                    if last or time.monotonic() - saved > CHECKPOINT_SECONDS:
-                        disk.checkpoint(arrays, done)
-                        saved = time.monotonic()
-                tell(done, told)
-        self.carry = eqx.combine(arrays, static)
-        if disk is not None:
-            self.parts = [disk.read(done)]
-        return self._draws(interrupted and done < plan.num_draws)
+        plan, saved, size = self.plan, time.monotonic(), 1
+        step = self._compile()
+        while self.done < plan.num_draws:
+            size = agree(0 if stop.is_set() else min(size, plan.num_draws - self.done))
+            if size == 0:
+                break
+            begun = time.monotonic()
+            self.arrays, finite, buffer = wait(step(self.arrays, self.done, size))
+            told = {n: x[:, :size] for n, x in gather(self.layout.flatten(buffer)).items()}
+            self._keep(told, gather(finite)[:, :size])
+            self.done += size
+            bar.tell(self.done, self.layout.build("sample_stats", told.__getitem__))
+            pace = (time.monotonic() - begun) / size
+            size = int(np.clip(CHUNK_SECONDS / pace, 1, min(4 * size, self.capacity)))
+            if time.monotonic() - saved > plan.checkpoint_seconds:
+                self._checkpoint()
+                saved = time.monotonic()
+        self._checkpoint()
+        if isinstance(self.rows, Store) and self.done < plan.num_draws:
+            self.rows.cut(self.done)
+        return self.draws()
 
-    def _compile(self, static):
-        plan, density = self.plan, self.density
+    def draws(self) -> Draws:
+        """What there is so far."""
+        algorithm, state = eqx.combine(self.arrays, self.static)
+        return Draws(
+            rows=self.rows,
+            layout=self.layout,
+            num_draws=self.done,
+            density=self.density,
+            algorithm=algorithm,
+            interrupted=self.done < self.plan.num_draws,
+            temperature=measure_temperature(self.spread, algorithm, state, self.keys),
+        )
 
-        def one_draw(algorithm, state, key):
+    def _compile(self) -> Callable:
+        """(carry, first draw, how many) -> carry, whether each draw is finite, a buffer of draws.
+
+        One program for chunks of every size, so that no draw depends on how they were cut.
+        """
+        plan, shared = self.plan, eqx.partition(self.spread, eqx.is_array)
+        algorithm_and_state = self.static
+
+        def advance(density, arrays, key):
+            algorithm, state = eqx.combine(arrays, algorithm_and_state)
+
             def body(state, key):
                 return algorithm.step(key, density, state)
 
             state, infos = jax.lax.scan(body, state, jax.random.split(key, plan.thin))
-            return state, jax.tree.map(lambda x: jnp.mean(x), infos)
+            return eqx.filter((algorithm, state), eqx.is_array), jax.tree.map(jnp.mean, infos)
 
-        def chain(arrays, key, counts):
-            algorithm, state = eqx.combine(arrays, static)
+        def chunk(arrays, begin, size, each):
+            density = eqx.combine(arrays, shared[1])
 
-            def body(state, count):
-                state, info = one_draw(algorithm, state, jax.random.fold_in(key, count))
-                finite = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(state.position)]
-                told = {
-                    "statistics": info._asdict(),
-                    "finite": jnp.all(jnp.stack(finite)),
-                    "recorded": None if plan.record is None else plan.record(state.position),
-                    "params": state.position if plan.keep_params else None,
-                }
-                return state, told
+            def body(i, held):
+                carry, finite, buffer = held
+                keys = jax.vmap(lambda k: jax.random.fold_in(k, begin + i))(each[1])
+                carry, infos = jax.vmap(lambda a, k: advance(density, a, k))(carry, keys)
+                told = self._tell(carry, infos)
+                finite = finite.at[:, i].set(_finite(eqx.combine(carry, self.static)[1].position))
+                buffer = jax.tree.map(lambda b, t: b.at[:, i].set(t), buffer, told)
+                return carry, finite, buffer
 
-            state, told = jax.lax.scan(body, state, counts)
-            return eqx.filter((algorithm, state), eqx.is_array), told
-
-        return eqx.filter_jit(
-            lambda arrays, counts: eqx.filter_vmap(chain, in_axes=(eqx.if_array(0), 0, None))(
-                arrays, self.keys, counts
+            shapes = eqx.filter_eval_shape(self._tell, each[0])
+            blank = jax.tree.map(
+                lambda s: jnp.zeros((s.shape[0], self.capacity, *s.shape[1:]), s.dtype), shapes
             )
+            flags = jnp.ones((each[1].shape[0], self.capacity), bool)
+            return jax.lax.fori_loop(0, size, body, (each[0], flags, blank))
+
+        run = jax.jit(over_chains(chunk, plan.mesh, 3))
+        return lambda carry, begin, size: run(
+            shared[0], jnp.asarray(begin), jnp.asarray(size), (carry, self.keys)
         )
 
-    def _flatten(self, told: dict[str, Any]) -> dict[str, Any]:
-        flat = {}
-        for group, tree in told.items():
-            leaves, self.structures[group] = jax.tree.flatten(tree)
-            flat |= {f"{group}.{i}": leaf for i, leaf in enumerate(leaves)}
-        return flat
+    def _tell(self, arrays: PyTree, infos: Any = None) -> dict[str, Any]:
+        """What is kept of one draw of every chain."""
+        position = eqx.combine(arrays, self.static)[1].position
+        num_chains = jax.tree.leaves(position)[0].shape[0]
+        blank = dict.fromkeys(Info._fields, jnp.zeros(num_chains))
+        return {
+            "sample_stats": blank if infos is None else infos._asdict(),
+            "posterior": None if self.plan.record is None else jax.vmap(self.plan.record)(position),
+            "params": position if self.plan.keep_params else None,
+        }
 
-    def _check_finite(self, told: dict[str, np.ndarray], done: int) -> None:
-        finite = told["finite.0"]
-        if np.all(finite):
+    def _keep(self, told: dict[str, np.ndarray], finite: np.ndarray) -> None:
+        """Write the rows; raise where a chain left the finite numbers or the disk is full."""
+        whole = finite.all(axis=0)
+        rows = len(whole) if whole.all() else int(np.argmin(whole))
+        if rows:
+            self._guard(
+                lambda: self.rows.write({n: x[:, :rows] for n, x in told.items()}, self.done)
+            )
+        if rows == len(whole):
             return
-        draw = int(np.argmin(finite.all(axis=0)))
-        chain = int(np.argmin(finite[:, draw]))
-        kept = {name: value[:, :draw] for name, value in told.items()}
-        self.parts.append(kept)
-        if self.disk is not None:
-            if draw:
-                self.disk.append(kept, done)
-            self.parts = [self.disk.read(done + draw)] if done + draw else []
-        draws = self._draws(True) if done + draw else None
+        chain = int(np.argmin(finite[:, rows]))
+        self.done += rows
         raise SamplingError(
-            f"chain {chain} left the finite numbers at draw {done + draw}: use a smaller step size, "
-            f"or start nearer the bulk; the {done + draw} draws before are kept.",
-            draws,
+            f"chain {chain} left the finite numbers at draw {self.done}: use a smaller step size, "
+            f"or start nearer the bulk; the {self.done} draws before are kept.",
+            self.draws(),
         )
 
-    def _draws(self, interrupted: bool) -> Draws:
-        names = self.parts[0]
-        joined = {n: np.concatenate([part[n] for part in self.parts], axis=1) for n in names}
+    def _checkpoint(self) -> None:
+        if isinstance(self.rows, Store):
+            state, store = gather(self.arrays), self.rows
+            self._guard(lambda: store.checkpoint(state, self.done))
 
-        def group(name):
-            structure = self.structures[name]
-            leaves = [joined[f"{name}.{i}"] for i in range(structure.num_leaves)]
-            return jax.tree.unflatten(structure, leaves)
-
-        if not self.structures:
-            self._shapes()
-        return Draws(
-            recorded=group("recorded"),
-            params=group("params") if self.plan.keep_params else None,
-            statistics=group("statistics"),
-            density=self.density,
-            algorithm=self.carry[0],
-            interrupted=interrupted,
-        )
-
-    def _shapes(self) -> None:
-        """The structure of what is told, where no chunk was run because all were on disk."""
-        arrays, static = eqx.partition(self.carry, eqx.is_array)
-        _, told = eqx.filter_eval_shape(self._compile(static), arrays, jnp.arange(1))
-        self._flatten(told)
+    def _guard(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            folder = self.rows.folder if isinstance(self.rows, Store) else ""
+            raise SamplingError(
+                f"could not write to {folder} ({error.strerror or error}); the first {self.done} "
+                "draws are kept, and resume=True goes on once there is room.",
+                self.draws(),
+            ) from error
 
 
-def _plan(num_draws, num_warmup, num_chains, thin, record, keep_params) -> Plan:
+def _finite(position: PyTree) -> Any:
+    """Whether all parameters of each chain are finite."""
+    leaves = [
+        jnp.isfinite(x).reshape(x.shape[0], -1).all(axis=1) for x in jax.tree.leaves(position)
+    ]
+    return jnp.all(jnp.stack(leaves), axis=0)
+
+
+def _plan(
+    density, num_draws, num_warmup, num_chains, thin, record, keep_params, seconds, data_devices
+) -> Plan:
     require_count("num_draws", num_draws)
     require_count("num_warmup", num_warmup, at_least=0)
     require_count("num_chains", num_chains)
     require_count("thin", thin)
-    target = max(1, num_draws // TARGET_CHUNKS)
-    chunk = next(size for size in range(target, 0, -1) if num_draws % size == 0)
-    if chunk < target / 4:
-        chunk = target
+    require_positive("checkpoint_seconds", seconds)
+    mesh = make_mesh(num_chains, data_devices)
     keep = record is None if keep_params is None else keep_params
-    return Plan(num_draws, num_warmup, num_chains, thin, chunk, record, keep)
+    watch = getattr(density, "watch", None) if record is None else record
+    return Plan(num_draws, num_warmup, num_chains, thin, watch, keep, float(seconds), mesh)
 
 
 def _check(density: Density, algorithm: Any) -> Algorithm:
@@ -273,30 +297,6 @@ def _check(density: Density, algorithm: Any) -> Algorithm:
     return algorithm
 
 
-def _starts(key: PRNGKeyArray, density: Density, num_chains: int) -> PyTree:
-    """Exact prior draws where possible, else draws of the reference, else the params given."""
-    keys = jax.random.split(key, num_chains)
-    prior = getattr(density, "prior", density)
-    if getattr(prior, "obstacle", "") is None and jax.config.read("jax_enable_x64"):
-        return jax.jit(jax.vmap(density.draw))(keys)
-    if not hasattr(density, "params"):
-        raise ValueError("this density does not say where to start: give init=.")
-    if getattr(prior, "reference", None) is not None and prior is density:
-        return jax.vmap(prior.draw_reference)(keys)
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_chains, *x.shape)), density.params)
-
-
-def _check_start(density: Density, params: PyTree, key: PRNGKeyArray) -> None:
-    batch = density.batch(key) if hasattr(density, "batch") else None
-    call = (lambda p: density(p)) if batch is None else (lambda p: density(p, batch))
-    values = np.asarray(jax.jit(jax.vmap(call))(params))
-    if not np.all(np.isfinite(values)):
-        chain = int(np.argmin(np.isfinite(values)))
-        raise ValueError(
-            f"the log density is {values[chain]} where chain {chain} starts; give another init=."
-        )
-
-
 def _check_record(plan: Plan, params: PyTree) -> None:
     if plan.record is None:
         return
@@ -304,49 +304,3 @@ def _check_record(plan: Plan, params: PyTree) -> None:
     leaves = jax.tree.leaves(eqx.filter_eval_shape(plan.record, one))
     if not leaves or not all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         raise ValueError("record(params) must return an array or a pytree of arrays.")
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; a second one interrupts at once."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def handle(number, frame):
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _progress(show: bool, total: int, done: int):
-    """A bar with draws done, time left, acceptance, step size and divergences."""
-    columns = (
-        *Progress.get_default_columns()[:2],
-        TextColumn("{task.completed}/{task.total} draws"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[told]}"),
-    )
-    start = time.monotonic()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not show) as bar:
-        task = bar.add_task("sampling", total=total, completed=done, told="")
-
-        def tell(count: int, told: dict[str, np.ndarray]) -> None:
-            if time.monotonic() - start > 1:
-                words = [
-                    f"{n} {np.mean(told[f'statistics.{i}']):.3g}"
-                    for i, n in ((0, "acceptance"), (4, "step"))
-                    if np.all(np.isfinite(told[f"statistics.{i}"]))
-                ]
-                bar.update(task, completed=count, told=", ".join(words))
-
-        yield tell

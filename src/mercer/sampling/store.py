@@ -1,124 +1,146 @@
-"""Draws on disk: a Zarr store that grows by chunks, and the state to go on from.
+"""Draws on disk: a Zarr store that fills as a run goes on, and the state to go on from.
 
-A chunk is written first and the checkpoint after it, so that whatever moment a run is killed at,
-the rows that the last checkpoint counts are whole; a resumed run writes over what came after.
+Rows are written first and the checkpoint after them, so that whatever moment a run is killed at,
+the rows that the last checkpoint counts are whole; a resumed run writes over what came after. The
+arrays have their full length from the start, NaN where no draw is yet, so that they can be read
+at any moment.
 """
 
 import hashlib
 import json
 import os
+import re
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import zarr
 
-VERSION = 1
+LAYOUT_VERSION = 2
+CHUNK_BYTES = 2**23
 
 
 def fingerprint(*parts: Any) -> str:
-    """A hash of pytrees: their structure and every array in them."""
-    digest = hashlib.sha256(f"mercer store {VERSION}".encode())
+    """A hash of pytrees: their structure, the names of their functions and every array in them."""
+    digest = hashlib.sha256(f"{LAYOUT_VERSION} {version('mercer')}".encode())
     for part in parts:
-        leaves = jax.tree.leaves(part)
-        arrays = [leaf for leaf in leaves if eqx.is_array(leaf) or isinstance(leaf, float | int)]
-        digest.update(f"{len(leaves)} {jax.tree.structure(part).num_nodes}".encode())
-        for leaf in arrays:
-            if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(
-                leaf.dtype, jax.dtypes.prng_key
-            ):
-                leaf = jax.random.key_data(leaf)
-            digest.update(np.ascontiguousarray(np.asarray(leaf)).tobytes())
+        leaves, structure = jax.tree.flatten(part)
+        digest.update(_without_addresses(str(structure)))
+        for leaf in leaves:
+            digest.update(_bytes(leaf))
     return digest.hexdigest()
 
 
+def _bytes(leaf: Any) -> bytes:
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    if isinstance(leaf, jax.Array | np.ndarray | float | int):
+        return np.ascontiguousarray(np.asarray(leaf)).tobytes()
+    return _without_addresses(repr(leaf))
+
+
+def _without_addresses(text: str) -> bytes:
+    return re.sub(r"0x[0-9a-f]+", "", text).encode()
+
+
 class Store:
-    """A folder with `draws.zarr` and `checkpoints`, for one run."""
+    """A folder with `draws.zarr` and `checkpoints`, for one run; only the first process writes."""
 
-    def __init__(self, folder: Path, identity: str, resume: bool):
+    def __init__(self, folder: Path, identity: str, resume: bool, num_draws: int):
         self.folder = Path(folder).absolute()
-        self.identity = identity
-        record = self.folder / "run.json"
-        if record.exists():
-            held = json.loads(record.read_text())
-            if held["identity"] != identity:
-                raise ValueError(
-                    f"{folder} belongs to another density, seed, algorithm or version; "
-                    "choose another store."
-                )
-            if not resume:
-                raise ValueError(f"{folder} holds a run already; resume=True goes on with it.")
-        elif self.folder.exists() and any(self.folder.iterdir()):
-            raise ValueError(f"{folder} is not empty and is no store of mercer; choose another.")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        _write(record, json.dumps({"identity": identity}))
+        self.num_draws = num_draws
+        self.writes = jax.process_index() == 0
+        self._claim(identity, resume)
         self.group = zarr.open_group(str(self.folder / "draws.zarr"), mode="a")
+        if self.writes:
+            for _, array in self._arrays():
+                if array.shape[1] < num_draws:
+                    array.resize((array.shape[0], num_draws, *array.shape[2:]))
 
-    def append(self, arrays: dict[str, np.ndarray], begin: int) -> None:
-        """Write a chunk of draws, each array with shape (chain, draw, …), from row `begin` on."""
+    def write(self, arrays: dict[str, np.ndarray], begin: int) -> None:
+        if not self.writes:
+            return
         for name, value in arrays.items():
-            end = begin + value.shape[1]
             if name not in self.group:
-                self.group.create_array(
-                    name,
-                    shape=(value.shape[0], 0, *value.shape[2:]),
-                    chunks=(value.shape[0], value.shape[1], *value.shape[2:]),
-                    dtype=value.dtype,
-                    dimension_names=[
-                        "chain",
-                        "draw",
-                        *(f"{name}_{i}" for i in range(value.ndim - 2)),
-                    ],
-                )
-            array = self.group[name]
-            array.resize((value.shape[0], end, *value.shape[2:]))
-            array[:, begin:end] = value
+                self._create(name, value)
+            self.group[name][:, begin : begin + value.shape[1]] = value
+
+    def read(self, name: str, draws: slice) -> np.ndarray:
+        return np.asarray(self.group[name][:, draws])
+
+    def cut(self, count: int) -> None:
+        """Drop the room for draws that were not made."""
+        if self.writes:
+            for _, array in self._arrays():
+                array.resize((array.shape[0], count, *array.shape[2:]))
 
     def checkpoint(self, state: Any, count: int) -> None:
         """Keep the state after `count` draws, then drop the checkpoint before."""
         with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(self.folder / "checkpoints" / str(count), _plain(state))
-        for other in self.counts():
-            if other != count:
-                shutil.rmtree(self.folder / "checkpoints" / str(other), ignore_errors=True)
+            checkpointer.save(self.folder / "checkpoints" / str(count), jax.tree.leaves(state))
+        if self.writes:
+            for other in self.counts():
+                if other != count:
+                    shutil.rmtree(self.folder / "checkpoints" / str(other), ignore_errors=True)
 
     def restore(self, template: Any) -> tuple[Any, int]:
-        """The last state and how many draws it counts; the template and 0 where there is none."""
-        counts = self.counts()
-        if not counts:
-            return template, 0
+        """The last state, as NumPy arrays, and how many draws it counts."""
+        count = max(self.counts())
+        leaves, structure = jax.tree.flatten(template)
+        blank = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]
         with ocp.StandardCheckpointer() as checkpointer:
-            found = checkpointer.restore(
-                self.folder / "checkpoints" / str(max(counts)), _plain(template)
-            )
-        return _typed(found, template), max(counts)
-
-    def read(self, count: int) -> dict[str, np.ndarray]:
-        """All arrays, their first `count` draws."""
-        return {name: np.asarray(array[:, :count]) for name, array in self.group.arrays()}
+            found = checkpointer.restore(self.folder / "checkpoints" / str(count), blank)
+        return jax.tree.unflatten(structure, [np.asarray(leaf) for leaf in found]), count
 
     def counts(self) -> list[int]:
         """After how many draws there are checkpoints."""
         folder = self.folder / "checkpoints"
-        return (
-            [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
+        names = [path.name for path in folder.iterdir()] if folder.exists() else []
+        return [int(name) for name in names if name.isdigit()]
+
+    def _claim(self, identity: str, resume: bool) -> None:
+        """Take an empty folder, or one that holds this very run."""
+        record = self.folder / "run.json"
+        if record.exists():
+            if json.loads(record.read_text())["identity"] != identity:
+                raise ValueError(
+                    f"{self.folder} belongs to another density, seed, algorithm or version; "
+                    "choose another store."
+                )
+            if not resume:
+                raise ValueError(f"{self.folder} holds a run already; resume=True goes on with it.")
+            return
+        if self.folder.exists() and any(self.folder.iterdir()) and self.writes:
+            raise ValueError(
+                f"{self.folder} is not empty and is no store of mercer; choose another."
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            temporary = record.with_suffix(f".{os.getpid()}.part")
+            temporary.write_text(json.dumps({"identity": identity}))
+            os.replace(temporary, record)
+        except OSError as error:
+            raise ValueError(
+                f"cannot write to {self.folder} ({error.strerror}); choose another store."
+            ) from None
+
+    def _create(self, name: str, value: np.ndarray) -> None:
+        num_chains, _, *rest = value.shape
+        row_bytes = max(1, value[:, :1].nbytes)
+        rows = int(np.clip(CHUNK_BYTES // row_bytes, 1, min(1000, self.num_draws)))
+        own = [f"{name.split('/')[-1]}_{i}" for i in range(len(rest))]
+        self.group.create_array(
+            name,
+            shape=(num_chains, self.num_draws, *rest),
+            chunks=(num_chains, rows, *rest),
+            dtype=value.dtype,
+            fill_value=np.nan if np.issubdtype(value.dtype, np.floating) else 0,
+            dimension_names=["chain", "draw", *own],
         )
 
-
-def _plain(state: Any) -> list:
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
-
-
-def _typed(found: list, template: Any) -> Any:
-    structure = jax.tree.structure(template)
-    return jax.tree.unflatten(structure, [jax.numpy.asarray(leaf) for leaf in found])
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".part")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    def _arrays(self) -> list:
+        return [pair for _, group in self.group.groups() for pair in group.arrays()]

@@ -44,15 +44,22 @@ class Underdamped(Algorithm):
         middle = _add(state.position, h / 2, state.velocity)
         slope = gradient(density, middle, batch_key)
         velocity = _add(state.velocity, h / 2, slope)
-        friction = self._heat(state.friction, velocity, h / 2)
+        friction = self._regulate(state.friction, velocity, h / 2)
         velocity = _rub(velocity, normal_like(noise_key, velocity), friction, self.friction, h)
-        friction = self._heat(friction, velocity, h / 2)
+        friction = self._regulate(friction, velocity, h / 2)
         velocity = _add(velocity, h / 2, slope)
         position = _add(middle, h / 2, velocity)
         info = make_info(step_size=h, num_gradients=1.0)
         return UnderdampedState(position, velocity, friction, state.count + 1), info
 
-    def _heat(self, friction: Float[Array, ""], velocity: PyTree, h: Float[Array, ""]):
+    def heat(self, state: UnderdampedState, noise: PyTree) -> PyTree | None:
+        if self.has_thermostat:
+            return None
+        # Injected 2ah a step, and h² times the gradient's variance on top.
+        share = self.schedule(state.count) / (2 * self.friction)
+        return jax.tree.map(lambda v: share * v, noise)
+
+    def _regulate(self, friction: Float[Array, ""], velocity: PyTree, h: Float[Array, ""]):
         if not self.has_thermostat:
             return friction
         count = sum(leaf.size for leaf in jax.tree.leaves(velocity))

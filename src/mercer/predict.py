@@ -1,0 +1,160 @@
+"""Predictions of many networks at many points, a block of points at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import zarr
+from jax.sharding import NamedSharding, PartitionSpec
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from .checks import default_float, require_count
+
+
+class Sliceable(Protocol):
+    """Points of shape (n, d) that need not be in memory: a memory map, a Zarr array, your own."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: slice) -> Any: ...
+
+
+class Prediction(NamedTuple):
+    """Mean, standard deviation and quantiles (one a row) at each point, for each network."""
+
+    mean: Any
+    sd: Any
+    quantiles: Any
+
+
+def joint_samples(density, params, points, noise_key, chunk: int, out) -> Any:
+    """Values (draws, points) of every network with these parameters."""
+
+    def block(params, x, key):
+        return _values(density, params, x, key)
+
+    return _collect(density, params, points, noise_key, chunk, out, block)
+
+
+def moments(density, params, points, quantiles: tuple, noise_key, chunk: int, out) -> Prediction:
+    """Mean, sd and quantiles over the draws, at each point."""
+    if any(not 0 <= level <= 1 for level in quantiles):
+        raise ValueError(f"quantiles must lie between 0 and 1, got {quantiles}.")
+    levels = jnp.asarray(quantiles, default_float())
+
+    def block(params, x, key):
+        if not quantiles:
+            return _streamed(density, params, x, key)
+        values = _values(density, params, x, key)
+        found = {
+            "mean": jax.tree.map(lambda v: jnp.mean(v, axis=0), values),
+            "sd": jax.tree.map(lambda v: jnp.std(v, axis=0, ddof=1), values),
+            "quantiles": jax.tree.map(lambda v: jnp.quantile(v, levels, axis=0), values),
+        }
+        return found
+
+    found = _collect(density, params, points, noise_key, chunk, out, block)
+    return Prediction(found["mean"], found["sd"], found["quantiles"])
+
+
+def _evaluate(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> PyTree:
+    """One network's values at the points, or observations there."""
+    if key is None:
+        network = density.network(params)
+        is_one = lambda node: callable(node)  # noqa: E731
+        return jax.tree.map(lambda u: jax.vmap(u)(x), network, is_leaf=is_one)
+    return density.draw_observations(key, params, x)
+
+
+def _values(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> PyTree:
+    """(draws, points), one network at a time so that its hidden layer alone is in memory."""
+    if key is None:
+        return jax.lax.map(lambda p: _evaluate(density, p, x, None), params)
+    keys = jax.random.split(key, jax.tree.leaves(params)[0].shape[0])
+    return jax.lax.map(lambda pair: _evaluate(density, pair[0], x, pair[1]), (params, keys))
+
+
+def _streamed(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> dict[str, PyTree]:
+    """Mean and sd by Welford's update, no value kept."""
+    num_draws = jax.tree.leaves(params)[0].shape[0]
+    keys = None if key is None else jax.random.split(key, num_draws)
+    one = jax.eval_shape(lambda: _evaluate(density, jax.tree.map(lambda p: p[0], params), x, key))
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), one)
+
+    def body(carry, each):
+        count, mean, squares = carry
+        values = _evaluate(density, each[0], x, each[1])
+        count = count + 1
+        step = jax.tree.map(jnp.subtract, values, mean)
+        mean = jax.tree.map(lambda m, s: m + s / count, mean, step)
+        squares = jax.tree.map(lambda q, s, v, m: q + s * (v - m), squares, step, values, mean)
+        return (count, mean, squares), None
+
+    start = (jnp.zeros(()), zero, zero)
+    (_, mean, squares), _ = jax.lax.scan(body, start, (params, keys))
+    sd = jax.tree.map(lambda q: jnp.sqrt(q / (num_draws - 1)), squares)
+    nothing = jax.tree.map(lambda m: jnp.zeros((0, *m.shape), m.dtype), mean)
+    return {"mean": mean, "sd": sd, "quantiles": nothing}
+
+
+def _collect(density, params, points, noise_key, chunk, out, block) -> Any:
+    """Run `block` over all points and put the results side by side, in memory or in Zarr."""
+    run = jax.jit(block)
+    target = None
+    for begin, x, size in _blocks(density, points, chunk):
+        key = None if noise_key is None else jax.random.fold_in(noise_key, begin)
+        found = run(params, x, key)
+        if target is None:
+            total = points.shape[0] if hasattr(points, "shape") else len(points)
+            target = _make_target(found, total, chunk, out)
+        for array, value in zip(jax.tree.leaves(target), jax.tree.leaves(found), strict=True):
+            array[..., begin : begin + size] = np.asarray(value)[..., :size]
+    return target
+
+
+def _make_target(found: PyTree, total: int, chunk: int, out: str | Path | None) -> PyTree:
+    """Arrays for all points, in the shape of one block's result."""
+    if out is None:
+        return jax.tree.map(lambda v: np.empty((*v.shape[:-1], total), v.dtype), found)
+    if Path(out).exists() and any(Path(out).iterdir()):
+        raise ValueError(f"{out} is not empty; choose another folder for the predictions.")
+    group = zarr.open_group(str(out), mode="w")
+    paths, structure = jax.tree_util.tree_flatten_with_path(found)
+    arrays = []
+    for path, value in paths:
+        name = jax.tree_util.keystr(path, simple=True, separator="/").strip("/") or "values"
+        own = [f"{name.split('/')[-1]}_{i}" for i in range(value.ndim - 1)]
+        arrays.append(
+            group.create_array(
+                name,
+                shape=(*value.shape[:-1], total),
+                chunks=(*(max(1, n) for n in value.shape[:-1]), min(chunk, total)),
+                dtype=value.dtype,
+                dimension_names=[*own, "point"],
+            )
+        )
+    return jax.tree.unflatten(structure, arrays)
+
+
+def _blocks(density, points: Any, chunk: int) -> Iterator[tuple[int, Array, int]]:
+    """(first row, `chunk` rows spread over the local devices, how many of them are real)."""
+    require_count("chunk", chunk)
+    if not hasattr(points, "shape"):
+        points = np.asarray(points, default_float())
+    if len(points.shape) != 2 or points.shape[0] == 0:
+        raise ValueError(f"points must have shape (n, d), n at least one; got {points.shape}.")
+    devices = jax.local_devices()
+    whole = min(chunk, points.shape[0])
+    whole += -whole % len(devices)
+    mesh = jax.sharding.Mesh(np.array(devices), ("point",))
+    over_devices = NamedSharding(mesh, PartitionSpec("point"))
+    prior = getattr(density, "prior", density)
+    for begin in range(0, points.shape[0], chunk):
+        rows = np.asarray(points[begin : begin + chunk], default_float())
+        prior.require_inside(jnp.asarray(rows), "points")
+        padded = np.concatenate([rows, np.repeat(rows[-1:], whole - len(rows), axis=0)])
+        yield begin, jax.device_put(padded, over_devices), len(rows)

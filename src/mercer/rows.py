@@ -1,0 +1,71 @@
+"""What each draw tells, in named arrays of shape (chain, draw, …), and where they are kept."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Groups of pytrees as one dictionary of arrays, named "group/leaf", and back."""
+
+    groups: dict[str, tuple[list[str], Any]]
+
+    @classmethod
+    def of(cls, told: dict[str, PyTree]) -> "Layout":
+        """The layout of a dictionary of pytrees."""
+        groups = {}
+        for group, tree in told.items():
+            paths, structure = jax.tree_util.tree_flatten_with_path(tree)
+            names = [f"{group}/{_name(path)}" for path, _ in paths]
+            groups[group] = (names, structure)
+        return cls(groups)
+
+    def flatten(self, told: dict[str, PyTree]) -> dict[str, Any]:
+        """The arrays by name."""
+        return {
+            name: leaf
+            for group, (names, _) in self.groups.items()
+            for name, leaf in zip(names, jax.tree.leaves(told[group]), strict=True)
+        }
+
+    def build(self, group: str, read: Callable[[str], Any]) -> PyTree:
+        """A group's pytree, each leaf read by its name; None where nothing was kept."""
+        names, structure = self.groups[group]
+        return jax.tree.unflatten(structure, [read(name) for name in names])
+
+
+def _name(path: tuple) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".").strip(".") or "value"
+
+
+class Rows(Protocol):
+    """Where draws are kept."""
+
+    def write(self, arrays: dict[str, np.ndarray], begin: int) -> None:
+        """Keep arrays of shape (chain, rows, …) from draw `begin` on."""
+
+    def read(self, name: str, draws: slice) -> np.ndarray:
+        """One array, some of its draws."""
+
+
+class Memory:
+    """Draws in memory, room for all of them taken at once."""
+
+    def __init__(self, num_draws: int):
+        self.num_draws = num_draws
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def write(self, arrays: dict[str, np.ndarray], begin: int) -> None:
+        for name, value in arrays.items():
+            if name not in self.arrays:
+                shape = (value.shape[0], self.num_draws, *value.shape[2:])
+                self.arrays[name] = np.empty(shape, value.dtype)
+            self.arrays[name][:, begin : begin + value.shape[1]] = value
+
+    def read(self, name: str, draws: slice) -> np.ndarray:
+        return self.arrays[name][:, draws]

@@ -1,0 +1,85 @@
+"""Chains, and rows of data, over the devices of one machine or of many."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PyTree
+
+from ..checks import require_count
+
+
+def make_mesh(num_chains: int, data_devices: int = 1) -> Mesh:
+    """All devices of all processes in two axes, "chain" and "data"."""
+    require_count("data_devices", data_devices)
+    devices = jax.devices()
+    if len(devices) % data_devices:
+        raise ValueError(
+            f"data_devices={data_devices} does not divide the {len(devices)} devices there are."
+        )
+    groups = len(devices) // data_devices
+    if num_chains % groups:
+        raise ValueError(
+            f"{num_chains} chains cannot be spread evenly over {groups} devices; "
+            f"use a multiple of {groups}."
+        )
+    return Mesh(np.array(devices).reshape(groups, data_devices), ("chain", "data"))
+
+
+def spread_chains(tree: PyTree, mesh: Mesh) -> PyTree:
+    """The pytree with its leading axis over the devices' chains."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("chain")))
+
+
+def spread_density(density: Any, mesh: Mesh) -> Any:
+    """The density with its arrays on every device, and the rows of its data over the data axis."""
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    density = jax.tree.map(
+        lambda x: jax.device_put(x, everywhere) if isinstance(x, jax.Array) else x, density
+    )
+    parts = mesh.shape["data"]
+    if parts == 1:
+        return density
+    if not hasattr(density, "inputs"):
+        raise ValueError("data_devices is for a Posterior: this density has no rows of data.")
+    if len(density.inputs) % parts:
+        raise ValueError(
+            f"{len(density.inputs)} rows of data cannot be spread evenly over {parts} devices."
+        )
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    put = (jax.device_put(density.inputs, rows), jax.device_put(density.targets, rows))
+    return eqx.tree_at(lambda d: (d.inputs, d.targets), density, put)
+
+
+def over_chains(function: Any, mesh: Mesh, shared: int) -> Any:
+    """A function of `shared` arguments for all and one pytree a chain, run where its chains are.
+
+    Each device runs its own chains' loops at their own pace; the data axis is left to the compiler.
+    """
+    here, everywhere = PartitionSpec("chain"), PartitionSpec()
+    return jax.shard_map(
+        function,
+        mesh=mesh,
+        in_specs=(*[everywhere] * shared, here),
+        out_specs=here,
+        axis_names={"chain"},
+        check_vma=False,
+    )
+
+
+def gather(tree: PyTree) -> PyTree:
+    """The pytree as NumPy arrays, whole in every process."""
+    if jax.process_count() > 1:
+        tree = multihost_utils.process_allgather(tree, tiled=True)
+    return jax.tree.map(np.asarray, tree)
+
+
+def agree(number: int) -> int:
+    """The first process's number, in every process."""
+    if jax.process_count() == 1:
+        return number
+    return int(multihost_utils.broadcast_one_to_all(jnp.asarray(number)))

@@ -1,0 +1,89 @@
+"""What a user sees and does while a run goes on: a bar with the time left, and Ctrl-C."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LONGEST_NAP = 0.05
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; a second one interrupts at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def handle(number, frame):
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def wait(tree: PyTree, stop: threading.Event | None = None) -> PyTree:
+    """The pytree once it is computed; with `stop`, Ctrl-C ends the waiting at once."""
+    nap = 0.0005
+    while not all(leaf.is_ready() for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)):
+        if stop is not None and stop.is_set():
+            raise KeyboardInterrupt
+        time.sleep(nap)
+        nap = min(1.5 * nap, LONGEST_NAP)
+    return jax.block_until_ready(tree)
+
+
+class Bar:
+    """Draws done, time left, acceptance, step size and divergences, on standard error."""
+
+    def __init__(self, show: bool, total: int, done: int):
+        columns = (
+            *Progress.get_default_columns()[:2],
+            TextColumn("{task.completed}/{task.total} draws"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[told]}"),
+        )
+        self.bar = Progress(
+            *columns, console=Console(stderr=True), transient=True, disable=not show
+        )
+        self.task = self.bar.add_task("compiling", total=total, completed=done, told="")
+        self.divergences = 0
+
+    def __enter__(self) -> "Bar":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.bar.stop()
+
+    def say(self, words: str) -> None:
+        """What is being done, where no draws are made."""
+        self.bar.update(self.task, description=words)
+
+    def tell(self, done: int, statistics: dict[str, np.ndarray]) -> None:
+        """How far the run is, and how its last chunk went."""
+        self.divergences += int(np.nansum(statistics["divergent"]))
+        words = [
+            f"{name} {np.mean(statistics[key]):.3g}"
+            for name, key in (("acceptance", "acceptance"), ("step", "step_size"))
+            if np.all(np.isfinite(statistics[key]))
+        ]
+        if self.divergences:
+            words.append(f"{self.divergences} divergences")
+        self.bar.update(self.task, completed=done, description="sampling", told=", ".join(words))

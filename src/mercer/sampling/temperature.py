@@ -1,0 +1,40 @@
+"""How hot a stochastic gradient chain runs: its step against the noise of its gradient."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .algorithm import Algorithm, Density
+from .devices import gather
+
+NUM_BATCHES = 16
+
+
+def measure_temperature(
+    density: Density, algorithm: Algorithm, states: Any, keys: PRNGKeyArray
+) -> float:
+    """The temperature at which the chains run where they are now; one is the target's.
+
+    A step of size h injects noise of variance 2h and h²C more comes with a gradient whose
+    variance is C, so that parameters move at the temperature 1 + hC/2: the mean over each array
+    of parameters, and of those the largest. One for a deterministic density.
+    """
+    if getattr(density, "is_deterministic", True):
+        return 1.0
+
+    def excess(algorithm, state, key):
+        def one(key):
+            return algorithm.slope(density, state.position, key)
+
+        slopes = jax.lax.map(one, jax.random.split(jax.random.fold_in(key, 2**31 - 1), NUM_BATCHES))
+        heat = algorithm.heat(state, jax.tree.map(lambda x: jnp.var(x, axis=0, ddof=1), slopes))
+        if heat is None:
+            return jnp.zeros(())
+        return jnp.max(jnp.stack([jnp.mean(leaf) for leaf in jax.tree.leaves(heat)]))
+
+    found = eqx.filter_jit(eqx.filter_vmap(excess))(algorithm, states, keys)
+    return 1.0 + float(np.mean(gather(found)))
