@@ -10,8 +10,8 @@ import mercer
 SOURCE = Path(mercer.__file__).parent
 ORDER = [
     "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "terms", "likelihoods",
-    "density", "fidelity", "design", "reference", "describe", "diagnostics", "draws", "sampling",
-    "hyper", "pde", "plots", "experiments", "cli",
+    "density", "whitened", "fidelity", "design", "reference", "describe", "diagnostics",
+    "rows", "predict", "draws", "sampling", "hyper", "pde", "plots", "experiments", "cli",
 ]  # fmt: skip
 
 

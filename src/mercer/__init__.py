@@ -29,7 +29,9 @@ from .reference import GaussianProcess as GaussianProcess
 from .sampling import SamplingError as SamplingError
 from .sampling import adjusted_mclmc as adjusted_mclmc
 from .sampling import cyclical_sgld as cyclical_sgld
+from .sampling import exact as exact
 from .sampling import hmc as hmc
+from .sampling import hmcecs as hmcecs
 from .sampling import laplace as laplace
 from .sampling import maximise as maximise
 from .sampling import mclmc as mclmc
@@ -52,5 +54,6 @@ from .spectra import Periodic as Periodic
 from .spectra import Spectrum as Spectrum
 from .spectra import SquaredExponential as SquaredExponential
 from .spectra import TensorProduct as TensorProduct
+from .whitened import Whitened as Whitened
 
 __version__ = "0.1.0"

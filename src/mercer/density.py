@@ -125,6 +125,11 @@ class Prior(eqx.Module):
         energies = [self._energy(t, b) for t, b in zip(terms, batches, strict=True)]
         return self._reference_log_density(params) - sum(energies)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether `draw` gives exact draws of this density."""
+        return self.normalised
+
     def require_exact(self) -> None:
         """Raise, and say why, unless the closed forms for a linear readout apply."""
         require_float64("the closed form for a linear readout")
@@ -137,12 +142,19 @@ class Prior(eqx.Module):
         self.require_exact()
         reference_key, *keys = jax.random.split(key, 1 + len(self.terms(self.params)))
         params = self.draw_reference(reference_key)
+        weights = [
+            None if term.energy is None else self.readout_law(term).draw(term_key)
+            for term, term_key in zip(self.terms(params), keys, strict=True)
+        ]
+        return self.with_readouts(params, weights)
+
+    def with_readouts(self, params: Params, weights: list) -> Params:
+        """The parameters with these flat readout weights, one a network; None leaves it alone."""
         parts, structure = jax.tree.flatten(params, is_leaf=is_network)
-        for i, (term, term_key) in enumerate(zip(self.terms(params), keys, strict=True)):
-            if term.energy is not None:
+        for i, flat in enumerate(weights):
+            if flat is not None:
                 unravel = ravel_pytree(self.where(parts[i]))[1]
-                weights = unravel(self.readout_law(term).draw(term_key))
-                parts[i] = eqx.tree_at(self.where, parts[i], weights)
+                parts[i] = eqx.tree_at(self.where, parts[i], unravel(flat))
         return jax.tree.unflatten(structure, parts)
 
     def watch(self, params: Params) -> dict[str, Array]:
@@ -265,20 +277,28 @@ class Posterior(eqx.Module):
 
     def log_likelihood(self, params: Params, rows: Int[Array, " n"] | None = None):
         """log p(y | θ), of the given rows alone and scaled by N/n where rows are given."""
+        terms = self.row_terms(params, rows)
+        return jnp.sum(terms) * (self.inputs.shape[0] / terms.shape[0])
+
+    def row_terms(self, params: Params, rows: Int[Array, " n"] | None = None) -> Float[Array, " n"]:
+        """log p(yᵢ | θ) of each row of the data, or of the given rows."""
         network_params, learned = self._split(params)
         likelihood, x, y = self.likelihood.with_params(learned), self.inputs, self.targets
         if rows is not None:
             likelihood, x, y = likelihood.at_rows(rows), x[rows], y[rows]
-        terms = likelihood(self.prior.network(network_params), x, y)
-        return jnp.sum(terms) * (self.inputs.shape[0] / x.shape[0])
+        return likelihood(self.prior.network(network_params), x, y)
+
+    def log_prior(self, params: Params, batch: list | None = None) -> Float[Array, ""]:
+        """The prior of the network and of what is learned of the likelihood."""
+        network_params, learned = self._split(params)
+        hyper = sum(norm.logpdf(leaf) for leaf in jax.tree.leaves(learned))
+        return self.prior(network_params, batch) + hyper
 
     def __call__(self, params: Params, batch: PosteriorBatch | None = None) -> Float[Array, ""]:
         prior_batch, rows = (None, None) if batch is None else batch
-        network_params, learned = self._split(params)
-        hyper = sum(norm.logpdf(leaf) for leaf in jax.tree.leaves(learned))
         if batch is None and self.batch_size is not None:
             raise ValueError("this posterior has data minibatches: pass posterior.batch(key).")
-        return self.prior(network_params, prior_batch) + hyper + self.log_likelihood(params, rows)
+        return self.log_prior(params, prior_batch) + self.log_likelihood(params, rows)
 
     def draw(self, key: PRNGKeyArray) -> Params:
         """An exact draw of the prior, as a starting point."""
@@ -308,6 +328,11 @@ class Posterior(eqx.Module):
         return self.likelihood.with_params(learned)(
             self.prior.network(network_params), inputs, targets
         )
+
+    def map_rows(self, function: Callable[[Array], Array]) -> "Posterior":
+        """The same posterior with a function applied to the arrays of its data."""
+        data = function(self.inputs), function(self.targets)
+        return eqx.tree_at(lambda p: (p.inputs, p.targets), self, data)
 
     def _draw(self, draw_network: Callable[[PRNGKeyArray], Params], key: PRNGKeyArray) -> Params:
         network_key, likelihood_key = jax.random.split(key)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from .checks import default_float, require_count
 
 
+@runtime_checkable
 class Sliceable(Protocol):
     """Points of shape (n, d) that need not be in memory: a memory map, a Zarr array, your own."""
 

@@ -83,10 +83,7 @@ class Readout(eqx.Module):
     @property
     def log_normaliser(self) -> Float[Array, ""]:
         """log ∫ exp(−E(u − m)) N(w; 0, σ²) dw."""
-        log_determinant = jnp.sum(jnp.log(jnp.abs(jnp.diag(self.factor))))
-        fit = self.residual + self.mixing @ self._whitened_mean()
-        least = jnp.dot(self.residual, fit)
-        return -log_determinant - 0.5 * least
+        return _log_normaliser(self.mixing, self.residual)
 
     def energy(self, weights: Float[Array, " W"]) -> Float[Array, ""]:
         """E(u − m) at these weights."""
@@ -116,12 +113,20 @@ class Readout(eqx.Module):
         cross = solve_triangular(self.factor.T, self.mixing @ values.T, lower=True)
         return self.scale**2 * (values @ values.T - cross.T @ cross)
 
+    def root(self) -> Float[Array, "W W"]:
+        """A matrix T with TTᵀ the weights' covariance: weights = mean + Tz for white z."""
+        if not self.is_wide:
+            return self.scale * solve_triangular(self.factor, jnp.eye(self.mixing.shape[1]))
+        _, sizes, rows = jnp.linalg.svd(self.mixing, full_matrices=False)
+        shrink = 1 - 1 / jnp.sqrt(1 + sizes**2)
+        return self.scale * (jnp.eye(rows.shape[1]) - rows.T @ (shrink[:, None] * rows))
+
     def _whitened_mean(self) -> Float[Array, " W"]:
         if self.is_wide:
             return -self.mixing.T @ self._solve(self.residual)
         return -self._solve(self.mixing.T @ self.residual)
 
-    def _solve(self, right: Float[Array, " m"]) -> Float[Array, " m"]:
+    def _solve(self, right: Float[Array, "m ..."]) -> Float[Array, "m ..."]:
         return solve_triangular(self.factor, solve_triangular(self.factor.T, right, lower=True))
 
 
@@ -138,8 +143,43 @@ def condition_readout(
     values = jax.vmap(lambda x: features(network, where, x))(energy.points)
     mixing = (scale * roots)[:, None] * (energy.projector @ values)
     residual = roots * energy.coefficients(rest)
+    return make_law(mixing, residual, scale)
+
+
+def make_law(
+    mixing: Float[Array, "K W"], residual: Float[Array, " K"], scale: float = 1.0
+) -> Readout:
+    """The law ∝ N(w; 0, σ²) exp(−½|Mw/σ + r|²)."""
+    return Readout(mixing, residual, _factorise(mixing), scale)
+
+
+def _factorise(mixing: Float[Array, "K W"]) -> Float[Array, "m m"]:
     tall = mixing if mixing.shape[1] <= mixing.shape[0] else mixing.T
     # By QR and not by the Cholesky factor of I + MᵀM, whose condition number is squared.
     stacked = jnp.concatenate([tall, jnp.eye(tall.shape[1], dtype=tall.dtype)])
-    factor = jnp.linalg.qr(stacked, mode="r")
-    return Readout(mixing, residual, factor, scale)
+    return jnp.linalg.qr(stacked, mode="r")
+
+
+@jax.custom_jvp
+def _log_normaliser(mixing: Float[Array, "K W"], residual: Float[Array, " K"]):
+    """−½ log det(I + MMᵀ) − ½ rᵀ(I + MMᵀ)⁻¹ r, with a derivative that needs no factor's own."""
+    return _evaluate_normaliser(mixing, residual)[0]
+
+
+def _evaluate_normaliser(mixing: Float[Array, "K W"], residual: Float[Array, " K"]):
+    """The value, and s = (I + MMᵀ)⁻¹ r and P = (I + MMᵀ)⁻¹ M."""
+    law = make_law(mixing, residual)
+    weights = law._whitened_mean()
+    solved = residual + mixing @ weights
+    least = jnp.dot(residual, solved)
+    value = -jnp.sum(jnp.log(jnp.abs(jnp.diag(law.factor)))) - 0.5 * least
+    small = law._solve(mixing if law.is_wide else mixing.T)
+    return value, solved, small if law.is_wide else small.T
+
+
+@_log_normaliser.defjvp
+def _differentiate_normaliser(primals, tangents):
+    value, solved, projected = _evaluate_normaliser(*primals)
+    mixing, mixing_dot, residual_dot = primals[0], *tangents
+    along = jnp.sum(projected * mixing_dot) - jnp.dot(solved, mixing_dot @ (mixing.T @ solved))
+    return value, -along - jnp.dot(solved, residual_dot)

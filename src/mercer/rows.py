@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -43,6 +43,7 @@ def _name(path: tuple) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".").strip(".") or "value"
 
 
+@runtime_checkable
 class Rows(Protocol):
     """Where draws are kept."""
 

@@ -3,6 +3,7 @@
 from .approximate import evidence_bound as evidence_bound
 from .approximate import laplace as laplace
 from .approximate import variational as variational
+from .exact import exact as exact
 from .hamiltonian import hmc as hmc
 from .hamiltonian import nuts as nuts
 from .langevin import average_gradient as average_gradient
@@ -15,5 +16,6 @@ from .microcanonical import adjusted_mclmc as adjusted_mclmc
 from .microcanonical import mclmc as mclmc
 from .run import SamplingError as SamplingError
 from .run import sample as sample
+from .subsampling import hmcecs as hmcecs
 from .underdamped import sghmc as sghmc
 from .underdamped import sgnht as sgnht

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -32,27 +30,39 @@ def make_mesh(num_chains: int, data_devices: int = 1) -> Mesh:
 
 def spread_chains(tree: PyTree, mesh: Mesh) -> PyTree:
     """The pytree with its leading axis over the devices' chains."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("chain")))
+    over_chains = NamedSharding(mesh, PartitionSpec("chain"))
+    return jax.tree.map(lambda x: _put(x, over_chains), tree)
 
 
 def spread_density(density: Any, mesh: Mesh) -> Any:
     """The density with its arrays on every device, and the rows of its data over the data axis."""
     everywhere = NamedSharding(mesh, PartitionSpec())
-    density = jax.tree.map(
-        lambda x: jax.device_put(x, everywhere) if isinstance(x, jax.Array) else x, density
-    )
+    density = jax.tree.map(lambda x: _put(x, everywhere) if is_jax(x) else x, density)
     parts = mesh.shape["data"]
     if parts == 1:
         return density
-    if not hasattr(density, "inputs"):
+    if not hasattr(density, "map_rows"):
         raise ValueError("data_devices is for a Posterior: this density has no rows of data.")
     if len(density.inputs) % parts:
         raise ValueError(
             f"{len(density.inputs)} rows of data cannot be spread evenly over {parts} devices."
         )
     rows = NamedSharding(mesh, PartitionSpec("data"))
-    put = (jax.device_put(density.inputs, rows), jax.device_put(density.targets, rows))
-    return eqx.tree_at(lambda d: (d.inputs, d.targets), density, put)
+    return density.map_rows(lambda x: _put(x, rows))
+
+
+def is_jax(leaf: Any) -> bool:
+    """Whether a leaf is an array of JAX's."""
+    return isinstance(leaf, jax.Array)
+
+
+def _put(array: Any, sharding: NamedSharding) -> jax.Array:
+    """The array on the devices of every process, each of which has all of it."""
+    if is_jax(array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(_put(jax.random.key_data(array), sharding))
+    if jax.process_count() > 1 and is_jax(array):
+        array = np.asarray(array.addressable_data(0))
+    return jax.device_put(array, sharding)
 
 
 def over_chains(function: Any, mesh: Mesh, shared: int) -> Any:
@@ -79,7 +89,7 @@ def gather(tree: PyTree) -> PyTree:
 
 
 def agree(number: int) -> int:
-    """The first process's number, in every process."""
+    """The smallest number that any process has, in every process."""
     if jax.process_count() == 1:
         return number
-    return int(multihost_utils.broadcast_one_to_all(jnp.asarray(number)))
+    return int(np.min(multihost_utils.process_allgather(np.asarray(number))))

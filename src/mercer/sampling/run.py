@@ -183,10 +183,10 @@ class _Loop:
         def advance(density, arrays, key):
             algorithm, state = eqx.combine(arrays, algorithm_and_state)
 
-            def body(state, key):
-                return algorithm.step(key, density, state)
+            def body(state, i):
+                return algorithm.step(jax.random.fold_in(key, i), density, state)
 
-            state, infos = jax.lax.scan(body, state, jax.random.split(key, plan.thin))
+            state, infos = jax.lax.scan(body, state, jnp.arange(plan.thin))
             return eqx.filter((algorithm, state), eqx.is_array), jax.tree.map(jnp.mean, infos)
 
         def chunk(arrays, begin, size, each):

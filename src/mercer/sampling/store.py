@@ -20,6 +20,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 import zarr
 
+from .devices import agree
+
 LAYOUT_VERSION = 2
 CHUNK_BYTES = 2**23
 
@@ -54,12 +56,10 @@ class Store:
         self.folder = Path(folder).absolute()
         self.num_draws = num_draws
         self.writes = jax.process_index() == 0
-        self._claim(identity, resume)
-        self.group = zarr.open_group(str(self.folder / "draws.zarr"), mode="a")
-        if self.writes:
-            for _, array in self._arrays():
-                if array.shape[1] < num_draws:
-                    array.resize((array.shape[0], num_draws, *array.shape[2:]))
+        refusal = self._open(identity, resume) if self.writes else None
+        if agree(int(refusal is None)) == 0:
+            raise refusal or ValueError(f"the first process was refused {self.folder}.")
+        self.group = zarr.open_group(str(self.folder / "draws.zarr"), mode="r+")
 
     def write(self, arrays: dict[str, np.ndarray], begin: int) -> None:
         if not self.writes:
@@ -75,11 +75,13 @@ class Store:
     def cut(self, count: int) -> None:
         """Drop the room for draws that were not made."""
         if self.writes:
-            for _, array in self._arrays():
+            for array in self._arrays():
                 array.resize((array.shape[0], count, *array.shape[2:]))
 
     def checkpoint(self, state: Any, count: int) -> None:
         """Keep the state after `count` draws, then drop the checkpoint before."""
+        if count in self.counts():
+            return
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(self.folder / "checkpoints" / str(count), jax.tree.leaves(state))
         if self.writes:
@@ -102,6 +104,18 @@ class Store:
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
         return [int(name) for name in names if name.isdigit()]
 
+    def _open(self, identity: str, resume: bool) -> ValueError | None:
+        """Make room for the run; why not, where that cannot be."""
+        try:
+            self._claim(identity, resume)
+        except ValueError as refusal:
+            return refusal
+        self.group = zarr.open_group(str(self.folder / "draws.zarr"), mode="a")
+        for array in self._arrays():
+            if array.shape[1] < self.num_draws:
+                array.resize((array.shape[0], self.num_draws, *array.shape[2:]))
+        return None
+
     def _claim(self, identity: str, resume: bool) -> None:
         """Take an empty folder, or one that holds this very run."""
         record = self.folder / "run.json"
@@ -114,13 +128,13 @@ class Store:
             if not resume:
                 raise ValueError(f"{self.folder} holds a run already; resume=True goes on with it.")
             return
-        if self.folder.exists() and any(self.folder.iterdir()) and self.writes:
+        if self.folder.exists() and any(self.folder.iterdir()):
             raise ValueError(
                 f"{self.folder} is not empty and is no store of mercer; choose another."
             )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            temporary = record.with_suffix(f".{os.getpid()}.part")
+            temporary = record.with_suffix(".part")
             temporary.write_text(json.dumps({"identity": identity}))
             os.replace(temporary, record)
         except OSError as error:
@@ -142,5 +156,5 @@ class Store:
             dimension_names=["chain", "draw", *own],
         )
 
-    def _arrays(self) -> list:
-        return [pair for _, group in self.group.groups() for pair in group.arrays()]
+    def _arrays(self) -> list[zarr.Array]:
+        return [array for _, group in self.group.groups() for _, array in group.arrays()]

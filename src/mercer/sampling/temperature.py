@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from .algorithm import Algorithm, Density
 from .devices import gather
@@ -14,9 +13,7 @@ from .devices import gather
 NUM_BATCHES = 16
 
 
-def measure_temperature(
-    density: Density, algorithm: Algorithm, states: Any, keys: PRNGKeyArray
-) -> float:
+def measure_temperature(density: Density, algorithm: Algorithm, states: Any, keys: Any) -> float:
     """The temperature at which the chains run where they are now; one is the target's.
 
     A step of size h injects noise of variance 2h and h²C more comes with a gradient whose

@@ -1,0 +1,26 @@
+"""One process of a run over several: its number, how many there are, a port, where to write."""
+
+import os
+import sys
+
+index, count, port, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+devices = 4 // count
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+if count > 1:
+    jax.distributed.initialize(f"localhost:{port}", count, index)
+
+import mercer  # noqa: E402
+from oracle import make_posterior  # noqa: E402
+
+data_devices = int(sys.argv[5])
+draws = mercer.sample(
+    jax.random.key(5), make_posterior(), mercer.hmc(4), num_draws=30, num_warmup=40, num_chains=8,
+    store=f"{folder}/store", data_devices=data_devices, progress=False, keep_params=True,
+    record=lambda p: p.readout,
+)  # fmt: skip
+np.save(f"{folder}/draws{index}.npy", draws.recorded)

@@ -1,0 +1,86 @@
+"""Scores and errors against what is known of them."""
+
+import jax
+import numpy as np
+import pytest
+
+import mercer
+from mercer.diagnostics import (
+    coefficient_spectrum,
+    covariance_error,
+    coverage,
+    crps,
+    nlpd,
+    summarise,
+)
+
+
+def test_scores_are_those_of_the_normal():
+    rng = np.random.default_rng(0)
+    samples, y = rng.normal(size=(20_000, 3)), np.array([0.0, 1.0, -2.0])
+    pdf, cdf = np.exp(-(y**2) / 2) / np.sqrt(2 * np.pi), np.array([0.5, 0.841345, 0.022750])
+    exact = np.mean(y * (2 * cdf - 1) + 2 * pdf - 1 / np.sqrt(np.pi))
+    assert crps(samples, y) == pytest.approx(exact, abs=0.01)
+    assert coverage(y, [-1.96] * 3, [1.96] * 3) == pytest.approx(2 / 3)
+    assert nlpd(np.log(np.array([[0.2, 0.5], [0.4, 0.1]]))) == pytest.approx(-np.log(0.3))
+
+
+def test_covariance_error_knows_its_own_noise():
+    rng = np.random.default_rng(0)
+    exact = np.array([[1.0, 0.5], [0.5, 2.0]])
+    values = rng.multivariate_normal(np.zeros(2), exact, size=(4, 2000))
+    error, standard = covariance_error(values, exact)
+    assert np.all(error < 4 * standard)
+    np.testing.assert_allclose(
+        standard, np.sqrt((np.outer([1, 2], [1, 2]) + exact**2) / 8000), rtol=0.15
+    )
+
+
+def test_coefficients_of_the_process_are_standard_normal(key):
+    """Exact draws of a wide network, mode by mode; a spectrum off by a half is caught."""
+    prior = mercer.design(mercer.BrownianMotion(60), 0.01, key=jax.random.key(0))
+    draws = mercer.sample(
+        key, prior, mercer.exact(), num_draws=1000, num_chains=2, progress=False,
+        record=lambda p: prior.coefficients(p)[0][:20],
+    )  # fmt: skip
+    found = coefficient_spectrum(draws.recorded)
+    assert np.all(np.abs(found.variance - 1) < 4.5 * found.standard_error + 0.03)
+    assert np.min(found.p_value) > 1e-4
+    wrong = coefficient_spectrum(np.asarray(draws.recorded) * np.sqrt(1.5))
+    assert np.all(wrong.variance - 1 > 4 * wrong.standard_error)
+    assert np.max(wrong.p_value) < 0.05
+
+
+def statistics(**known):
+    blank = dict.fromkeys(
+        ["acceptance", "divergent", "energy", "step_size"], np.full((4, 500), 0.5)
+    )
+    return blank | {"divergent": np.zeros((4, 500))} | known
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "Converged."),
+        ({"values": "drift"}, "Not converged: R-hat"),
+        ({"values": "slow"}, "Converged but short"),
+        ({"divergent": 1.0}, "2000 steps diverged: raise target_acceptance"),
+        ({"energy": "slow"}, "Energies mix slowly"),
+        ({"temperature": 40.0}, "Too hot"),
+    ],
+)
+def test_the_verdict_says_what_to_do(change, words):
+    rng = np.random.default_rng(0)
+    values, energy = rng.normal(size=(4, 500, 3)), rng.normal(size=(4, 500))
+    slow = np.zeros((4, 500))
+    for i in range(1, 500):
+        slow[:, i] = 0.98 * slow[:, i - 1] + 0.2 * rng.normal(size=4)
+    if change.get("values") == "drift":
+        values = values + np.arange(4.0)[:, None, None]
+    if change.get("values") == "slow":
+        values = np.repeat(rng.normal(size=(4, 125, 3)), 4, axis=1)
+    told = statistics(energy=10 * slow if change.get("energy") else energy)
+    if change.get("divergent"):
+        told["divergent"] = np.ones((4, 500))
+    summary = summarise(values, told, change.get("temperature", 1.0))
+    assert words in str(summary)
