@@ -22,8 +22,8 @@ jax.config.update("jax_enable_x64", True)
 def make_posterior(normalised: bool, width: int = 100, readout_scale: float = 100.0):
     spectrum = (mercer.Laplacian(mercer.Interval(0, 1), 100) ** 2).with_variance(1.0)
     network = mercer.FourierMLP(
-        1, width, num_frequencies=16, frequency_scale=3.0, boundary="dirichlet",
-        key=jax.random.key(0), hidden_scale=2.0, saturation=0.3, readout_scale=readout_scale,
+        1, width, num_frequencies=16, frequency_scale=5.0, boundary="dirichlet",
+        key=jax.random.key(0), hidden_scale=2.0, saturation=0.1, readout_scale=readout_scale,
     )  # fmt: skip
     prior = mercer.Prior(mercer.Quadrature(spectrum), network, normalised=normalised)
     rng = np.random.default_rng(0)
@@ -45,9 +45,7 @@ def main() -> None:
     parser.add_argument("--adaptation", default="diagonal")
     parser.add_argument("--out", type=Path, default=Path("bench/regression.json"))
     options = parser.parse_args()
-    posterior, exact = make_posterior(
-        not options.unnormalised, readout_scale=options.readout_scale
-    )
+    posterior, exact = make_posterior(not options.unnormalised, readout_scale=options.readout_scale)
     grid = np.linspace(0.01, 0.99, 100)[:, None]
     begin = time.perf_counter()
     draws = mercer.sample(

@@ -7,15 +7,15 @@ index, count, port, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sy
 devices = 4 // count
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
+import jax
+import numpy as np
 
 jax.config.update("jax_enable_x64", True)
 if count > 1:
     jax.distributed.initialize(f"localhost:{port}", count, index)
 
-import mercer  # noqa: E402
-from oracle import make_posterior  # noqa: E402
+import mercer
+from oracle import make_posterior
 
 data_devices = int(sys.argv[5])
 draws = mercer.sample(

@@ -26,8 +26,9 @@ def _allow_key_reuse():
         mercer.nuts(adaptation="dense"),
         mercer.nuts(adaptation="low_rank"),
         mercer.hmc(10),
+        mercer.nuts(adaptation="step"),
     ],
-    ids=["nuts", "nuts dense", "nuts low rank", "hmc"],
+    ids=["nuts", "nuts dense", "nuts low rank", "hmc", "nuts step"],
 )
 def test_exact_samplers_meet_the_oracle(algorithm):
     mean, covariance = exact_moments()

@@ -1,6 +1,5 @@
 """Bayesian neural networks whose prior is a Gaussian process you can name."""
 
-from . import plots as plots
 from .density import Posterior as Posterior
 from .density import Prior as Prior
 from .describe import describe as describe
@@ -57,3 +56,12 @@ from .spectra import TensorProduct as TensorProduct
 from .whitened import Whitened as Whitened
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str):
+    """`mercer.plots` when it is first asked for: Matplotlib takes as long to load as all the rest."""
+    if name == "plots":
+        import importlib
+
+        return importlib.import_module(".plots", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,7 +22,7 @@ from .checks import (
 from .domains import require_inside
 from .energy import Energy, Function, Quadrature
 from .likelihoods import Likelihood
-from .readout import Readout, Where, condition_readout, default_where
+from .readout import Readout, Where, condition_readout, default_where, is_stiff
 from .terms import (
     Term,
     check_terms,
@@ -72,6 +72,7 @@ class Prior(eqx.Module):
     where: Where
     reference: float | None = eqx.field(static=True)
     normalised: bool = eqx.field(static=True)
+    is_stiff: bool = eqx.field(static=True)
     obstacle: str | None = eqx.field(static=True)
     # By identity, so that jax.jit takes a density as it takes any function.
     __hash__ = object.__hash__
@@ -93,6 +94,8 @@ class Prior(eqx.Module):
         self.reference = None if reference is None else float(reference)
         check_terms(self.params, self.terms(self.params), self.reference)
         self.obstacle = find_obstacle(self.terms(self.params), self.params, readout, self.reference)
+        self.is_stiff = True
+        self.is_stiff = self.obstacle is not None or self._measure_stiffness()
         if normalised:
             self.require_exact()
         floats = bool(jax.config.read("jax_enable_x64"))
@@ -190,7 +193,17 @@ class Prior(eqx.Module):
 
     def readout_law(self, term: Term) -> Readout:
         """The Gaussian law of one network's readout given its hidden parameters."""
-        return condition_readout(term.energy, term.network, self.where, self.reference, term.mean)
+        return condition_readout(
+            term.energy, term.network, self.where, self.reference, term.mean, self.is_stiff
+        )
+
+    def _measure_stiffness(self) -> bool:
+        """Whether any network's readout, as its hidden layers are now, needs the slower closed form."""
+        if not jax.config.read("jax_enable_x64"):
+            return True
+        with jax.ensure_compile_time_eval():
+            laws = [self.readout_law(t) for t in self.terms(self.params) if t.energy is not None]
+        return any(is_stiff(law.mixing) for law in laws)
 
     def _energy(self, term: Term, batch: Any) -> Float[Array, ""]:
         if term.energy is None:

@@ -64,7 +64,7 @@ class Draws:
             chains = jax.tree.leaves(self._read("params", slice(0, 1)))[0].shape[0]
             every = max(1, self.num_draws * chains // num_draws)
         kept = self._read("params", slice(0, self.num_draws, every))
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), kept)
+        return jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, *x.shape[2:])), kept)
 
     def values(
         self,

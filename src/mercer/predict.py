@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,11 +35,9 @@ class Prediction(NamedTuple):
 
 def joint_samples(density, params, points, noise_key, chunk: int, out) -> Any:
     """Values (draws, points) of every network with these parameters."""
-
-    def block(params, x, key):
-        return _values(density, params, x, key)
-
-    return _collect(density, params, points, noise_key, chunk, out, block)
+    return _collect(
+        density, points, noise_key, chunk, out, lambda *at: _values(density, params, *at)
+    )
 
 
 def moments(density, params, points, quantiles: tuple, noise_key, chunk: int, out) -> Prediction:
@@ -47,18 +46,12 @@ def moments(density, params, points, quantiles: tuple, noise_key, chunk: int, ou
         raise ValueError(f"quantiles must lie between 0 and 1, got {quantiles}.")
     levels = jnp.asarray(quantiles, default_float())
 
-    def block(params, x, key):
+    def block(x, key):
         if not quantiles:
             return _streamed(density, params, x, key)
-        values = _values(density, params, x, key)
-        found = {
-            "mean": jax.tree.map(lambda v: jnp.mean(v, axis=0), values),
-            "sd": jax.tree.map(lambda v: jnp.std(v, axis=0, ddof=1), values),
-            "quantiles": jax.tree.map(lambda v: jnp.quantile(v, levels, axis=0), values),
-        }
-        return found
+        return _summarised(density, params, levels, x, key)
 
-    found = _collect(density, params, points, noise_key, chunk, out, block)
+    found = _collect(density, points, noise_key, chunk, out, block)
     return Prediction(found["mean"], found["sd"], found["quantiles"])
 
 
@@ -71,6 +64,7 @@ def _evaluate(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> Py
     return density.draw_observations(key, params, x)
 
 
+@eqx.filter_jit
 def _values(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> PyTree:
     """(draws, points), one network at a time so that its hidden layer alone is in memory."""
     if key is None:
@@ -79,6 +73,17 @@ def _values(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> PyTr
     return jax.lax.map(lambda pair: _evaluate(density, pair[0], x, pair[1]), (params, keys))
 
 
+@eqx.filter_jit
+def _summarised(density, params: PyTree, levels: Array, x: Array, key) -> dict[str, PyTree]:
+    values = _values(density, params, x, key)
+    return {
+        "mean": jax.tree.map(lambda v: jnp.mean(v, axis=0), values),
+        "sd": jax.tree.map(lambda v: jnp.std(v, axis=0, ddof=1), values),
+        "quantiles": jax.tree.map(lambda v: jnp.quantile(v, levels, axis=0), values),
+    }
+
+
+@eqx.filter_jit
 def _streamed(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> dict[str, PyTree]:
     """Mean and sd by Welford's update, no value kept."""
     num_draws = jax.tree.leaves(params)[0].shape[0]
@@ -102,18 +107,25 @@ def _streamed(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> di
     return {"mean": mean, "sd": sd, "quantiles": nothing}
 
 
-def _collect(density, params, points, noise_key, chunk, out, block) -> Any:
+def _collect(density, points, noise_key, chunk, out, block) -> Any:
     """Run `block` over all points and put the results side by side, in memory or in Zarr."""
-    run = jax.jit(block)
-    target = None
-    for begin, x, size in _blocks(density, points, chunk):
-        key = None if noise_key is None else jax.random.fold_in(noise_key, begin)
-        found = run(params, x, key)
-        if target is None:
-            total = points.shape[0] if hasattr(points, "shape") else len(points)
-            target = _make_target(found, total, chunk, out)
+    total = points.shape[0] if hasattr(points, "shape") else len(points)
+    target, waiting = None, None
+
+    def put(found, begin, size):
         for array, value in zip(jax.tree.leaves(target), jax.tree.leaves(found), strict=True):
             array[..., begin : begin + size] = np.asarray(value)[..., :size]
+
+    # One block is computed while the one before it is fetched and written.
+    for begin, x, size in _blocks(density, points, chunk):
+        key = None if noise_key is None else jax.random.fold_in(noise_key, begin)
+        found = block(x, key)
+        if target is None:
+            target = _make_target(found, total, chunk, out)
+        if waiting is not None:
+            put(*waiting)
+        waiting = found, begin, size
+    put(*waiting)
     return target
 
 
@@ -135,6 +147,7 @@ def _make_target(found: PyTree, total: int, chunk: int, out: str | Path | None) 
                 shape=(*value.shape[:-1], total),
                 chunks=(*(max(1, n) for n in value.shape[:-1]), min(chunk, total)),
                 dtype=value.dtype,
+                compressors=None,
                 dimension_names=[*own, "point"],
             )
         )
@@ -156,6 +169,7 @@ def _blocks(density, points: Any, chunk: int) -> Iterator[tuple[int, Array, int]
     prior = getattr(density, "prior", density)
     for begin in range(0, points.shape[0], chunk):
         rows = np.asarray(points[begin : begin + chunk], default_float())
-        prior.require_inside(jnp.asarray(rows), "points")
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            prior.require_inside(jnp.asarray(rows), "points")
         padded = np.concatenate([rows, np.repeat(rows[-1:], whole - len(rows), axis=0)])
         yield begin, jax.device_put(padded, over_devices), len(rows)

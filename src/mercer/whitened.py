@@ -25,12 +25,15 @@ Params = dict[str, list]
 
 
 class Latent(eqx.Module):
-    """One network's readout w = mean + Tz, and what z does at the data: values = at_zero + slopes z."""
+    """One network's readout w = mean + Tz, and what z does at the data: values = at_zero + slopes z.
+
+    Both of these are None where the likelihood looks at more than the values at the data.
+    """
 
     mean: Float[Array, " W"]
     root: Float[Array, "W W"]
-    at_zero: Float[Array, " n"] | None
-    slopes: Float[Array, "n W"] | None
+    at_zero: Any
+    slopes: Any
 
 
 class Whitened(eqx.Module):
@@ -206,6 +209,6 @@ def _exact_law(posterior: Posterior, latents: list[Latent]) -> Readout | None:
         return None
     if len(latents) > 1 or latents[0].slopes is None or posterior.batch_size is not None:
         return None
-    latent, scale = latents[0], likelihood.scale
-    column = scale if jnp.ndim(scale) == 0 else scale[:, None]
+    latent, scale = latents[0], jnp.asarray(likelihood.scale)
+    column = scale if scale.ndim == 0 else scale[:, None]
     return make_law(latent.slopes / column, (latent.at_zero - posterior.targets) / scale)

@@ -93,8 +93,10 @@ def sample(
     params = find_starts(start_key, density, num_chains) if init is None else init
     check_starts(check_key, density, params, num_chains)
     _check_record(plan, params)
-    identity = fingerprint(density, key, algorithm, thin, num_warmup, num_chains, record)
-    rows = Memory(num_draws) if store is None else Store(Path(store), identity, resume, num_draws)
+    rows: Memory | Store = Memory(num_draws)
+    if store is not None:
+        identity = fingerprint(density, key, algorithm, thin, num_warmup, num_chains, record)
+        rows = Store(Path(store), identity, resume, num_draws)
     loop = _Loop(density, plan, jax.random.split(run_key, num_chains), rows)
     with interrupts() as stop, Bar(progress, num_draws, 0) as bar:
         loop.begin(algorithm, jax.random.split(warm_key, num_chains), params, bar, stop)

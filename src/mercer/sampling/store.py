@@ -11,13 +11,11 @@ import json
 import os
 import re
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import zarr
 
 from .devices import agree
@@ -28,7 +26,9 @@ CHUNK_BYTES = 2**23
 
 def fingerprint(*parts: Any) -> str:
     """A hash of pytrees: their structure, the names of their functions and every array in them."""
-    digest = hashlib.sha256(f"{LAYOUT_VERSION} {version('mercer')}".encode())
+    from .. import __version__
+
+    digest = hashlib.sha256(f"{LAYOUT_VERSION} {__version__}".encode())
     for part in parts:
         leaves, structure = jax.tree.flatten(part)
         digest.update(_without_addresses(str(structure)))
@@ -80,6 +80,8 @@ class Store:
 
     def checkpoint(self, state: Any, count: int) -> None:
         """Keep the state after `count` draws, then drop the checkpoint before."""
+        import orbax.checkpoint as ocp
+
         if count in self.counts():
             return
         with ocp.StandardCheckpointer() as checkpointer:
@@ -91,6 +93,8 @@ class Store:
 
     def restore(self, template: Any) -> tuple[Any, int]:
         """The last state, as NumPy arrays, and how many draws it counts."""
+        import orbax.checkpoint as ocp
+
         count = max(self.counts())
         leaves, structure = jax.tree.flatten(template)
         blank = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]
