@@ -9,9 +9,9 @@ import mercer
 
 SOURCE = Path(mercer.__file__).parent
 ORDER = [
-    "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "terms", "likelihoods",
-    "density", "whitened", "fidelity", "design", "reference", "describe", "diagnostics",
-    "rows", "predict", "draws", "sampling", "hyper", "pde", "plots", "experiments", "cli",
+    "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "terms",
+    "likelihoods", "density", "posterior", "whitened", "fidelity", "design", "reference", "describe",
+    "diagnostics", "rows", "predict", "draws", "sampling", "hyper", "pde", "plots", "experiments", "cli",
 ]  # fmt: skip
 
 

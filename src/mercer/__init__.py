@@ -1,6 +1,5 @@
 """Bayesian neural networks whose prior is a Gaussian process you can name."""
 
-from .density import Posterior as Posterior
 from .density import Prior as Prior
 from .describe import describe as describe
 from .design import design as design
@@ -24,6 +23,7 @@ from .likelihoods import LogNormal as LogNormal
 from .likelihoods import Poisson as Poisson
 from .likelihoods import StudentT as StudentT
 from .networks import FourierMLP as FourierMLP
+from .posterior import Posterior as Posterior
 from .reference import GaussianProcess as GaussianProcess
 from .sampling import SamplingError as SamplingError
 from .sampling import adjusted_mclmc as adjusted_mclmc
@@ -53,9 +53,8 @@ from .spectra import Periodic as Periodic
 from .spectra import Spectrum as Spectrum
 from .spectra import SquaredExponential as SquaredExponential
 from .spectra import TensorProduct as TensorProduct
+from .version import __version__ as __version__
 from .whitened import Whitened as Whitened
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str):

@@ -3,25 +3,20 @@
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.scipy.stats import norm
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .checks import (
     Real,
-    default_float,
-    require_count,
-    require_finite,
     require_float64,
 )
 from .domains import require_inside
 from .energy import Energy, Function, Quadrature
-from .likelihoods import Likelihood
 from .readout import Readout, Where, condition_readout, default_where, is_stiff
 from .terms import (
     Term,
@@ -224,160 +219,3 @@ class Prior(eqx.Module):
     def terms(self, params: Params) -> list[Term]:
         """The networks with these parameters, each with its energy and its mean."""
         return make_terms(self.network(params), self.energy, self.mean)
-
-
-class PosteriorBatch(NamedTuple):
-    """Randomness of the prior, and rows of the data."""
-
-    prior: list
-    rows: Int[Array, " n"] | None
-
-
-class Posterior(eqx.Module):
-    """log p(θ | y) up to a constant: the prior plus the log likelihood of data = (X, y).
-
-    X has shape (n, d). With a `batch_size`, `batch(key)` also draws rows without replacement
-    and their log likelihood is scaled by N/n. Quantities of the likelihood that are given as
-    `LogNormal` are learned too; `params` is then a dict of "network" and "likelihood".
-    """
-
-    prior: Prior
-    likelihood: Likelihood
-    inputs: Float[Array, "N d"]
-    targets: Array
-    batch_size: int | None = eqx.field(static=True)
-    __hash__ = object.__hash__
-
-    def __init__(
-        self, prior: Prior, likelihood: Likelihood, data: tuple, batch_size: int | None = None
-    ):
-        self.prior = prior
-        self.likelihood = likelihood
-        self.inputs, self.targets = _check_data(prior, likelihood, data)
-        self.batch_size = batch_size
-        jax.eval_shape(self.log_likelihood, self.params)
-        if batch_size is not None:
-            require_count("batch_size", batch_size)
-            if batch_size > self.inputs.shape[0]:
-                raise ValueError(
-                    f"batch_size={batch_size} is more than the {self.inputs.shape[0]} rows of data."
-                )
-
-    @property
-    def params(self) -> Params:
-        """A starting point, and the structure of the parameters."""
-        learned = self.likelihood.params
-        if not jax.tree.leaves(learned):
-            return self.prior.params
-        return {"network": self.prior.params, "likelihood": learned}
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether the density needs no batch."""
-        return self.prior.is_deterministic and self.batch_size is None
-
-    def network(self, params: Params) -> PyTree:
-        """The network, or pytree of networks, with these parameters."""
-        return self.prior.network(self._split(params)[0])
-
-    def batch(self, key: PRNGKeyArray) -> PosteriorBatch:
-        prior_key, row_key = jax.random.split(key)
-        rows = None
-        if self.batch_size is not None:
-            total = self.inputs.shape[0]
-            rows = jax.random.choice(row_key, total, (self.batch_size,), replace=False)
-        return PosteriorBatch(self.prior.batch(prior_key), rows)
-
-    def log_likelihood(self, params: Params, rows: Int[Array, " n"] | None = None):
-        """log p(y | θ), of the given rows alone and scaled by N/n where rows are given."""
-        terms = self.row_terms(params, rows)
-        return jnp.sum(terms) * (self.inputs.shape[0] / terms.shape[0])
-
-    def row_terms(self, params: Params, rows: Int[Array, " n"] | None = None) -> Float[Array, " n"]:
-        """log p(yᵢ | θ) of each row of the data, or of the given rows."""
-        network_params, learned = self._split(params)
-        likelihood, x, y = self.likelihood.with_params(learned), self.inputs, self.targets
-        if rows is not None:
-            likelihood, x, y = likelihood.at_rows(rows), x[rows], y[rows]
-        return likelihood(self.prior.network(network_params), x, y)
-
-    def log_prior(self, params: Params, batch: list | None = None) -> Float[Array, ""]:
-        """The prior of the network and of what is learned of the likelihood."""
-        network_params, learned = self._split(params)
-        hyper = sum(norm.logpdf(leaf) for leaf in jax.tree.leaves(learned))
-        return self.prior(network_params, batch) + hyper
-
-    def __call__(self, params: Params, batch: PosteriorBatch | None = None) -> Float[Array, ""]:
-        prior_batch, rows = (None, None) if batch is None else batch
-        if batch is None and self.batch_size is not None:
-            raise ValueError("this posterior has data minibatches: pass posterior.batch(key).")
-        return self.log_prior(params, prior_batch) + self.log_likelihood(params, rows)
-
-    def draw(self, key: PRNGKeyArray) -> Params:
-        """An exact draw of the prior, as a starting point."""
-        return self._draw(self.prior.draw, key)
-
-    def draw_reference(self, key: PRNGKeyArray) -> Params:
-        """A draw of the reference, as a starting point where the prior has no exact draws."""
-        return self._draw(self.prior.draw_reference, key)
-
-    def watch(self, params: Params) -> dict[str, Array]:
-        """What the prior watches, and what is learned of the likelihood."""
-        network_params, learned = self._split(params)
-        flat = ravel_pytree(learned)[0]
-        return self.prior.watch(network_params) | ({"likelihood": flat} if flat.size else {})
-
-    def draw_observations(self, key: PRNGKeyArray, params: Params, inputs: Float[Array, "n d"]):
-        """New targets at these inputs, noise and all."""
-        network_params, learned = self._split(params)
-        likelihood = self.likelihood.with_params(learned)
-        return likelihood.draw(key, likelihood.predict(self.prior.network(network_params), inputs))
-
-    def score(
-        self, params: Params, inputs: Float[Array, "n d"], targets: Array
-    ) -> Float[Array, " n"]:
-        """log p(y | θ) of each row of new data."""
-        network_params, learned = self._split(params)
-        return self.likelihood.with_params(learned)(
-            self.prior.network(network_params), inputs, targets
-        )
-
-    def map_rows(self, function: Callable[[Array], Array]) -> "Posterior":
-        """The same posterior with a function applied to the arrays of its data."""
-        data = function(self.inputs), function(self.targets)
-        return eqx.tree_at(lambda p: (p.inputs, p.targets), self, data)
-
-    def _draw(self, draw_network: Callable[[PRNGKeyArray], Params], key: PRNGKeyArray) -> Params:
-        network_key, likelihood_key = jax.random.split(key)
-        network_params, learned = draw_network(network_key), self.likelihood.params
-        if not jax.tree.leaves(learned):
-            return network_params
-        flat, unravel = ravel_pytree(learned)
-        noise = unravel(jax.random.normal(likelihood_key, flat.shape, flat.dtype))
-        return {"network": network_params, "likelihood": noise}
-
-    def _split(self, params: Params) -> tuple[Params, Any]:
-        if not jax.tree.leaves(self.likelihood.params):
-            return params, self.likelihood.params
-        return params["network"], params["likelihood"]
-
-
-def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Array, Array]:
-    if not isinstance(data, tuple) or len(data) != 2:
-        raise ValueError("data must be a pair (X, y).")
-    inputs = jnp.asarray(data[0], default_float())
-    targets = jnp.asarray(data[1])
-    if inputs.ndim != 2:
-        raise ValueError(f"X must have shape (n, d), got {inputs.shape}; use X[:, None] in 1-D.")
-    if inputs.shape[0] == 0:
-        raise ValueError("the data set is empty: X has no rows.")
-    if targets.shape[:1] != inputs.shape[:1]:
-        raise ValueError(
-            f"X has {inputs.shape[0]} rows, y has shape {targets.shape}; one row a target."
-        )
-    require_finite("X", inputs)
-    require_finite("y", targets)
-    if likelihood.observes_points:
-        prior.require_inside(inputs)
-    likelihood.check(targets)
-    return inputs, targets

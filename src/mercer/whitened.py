@@ -16,8 +16,9 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .checks import require_float64
-from .density import Posterior, PosteriorBatch, Prior
+from .density import Prior
 from .likelihoods import Gaussian, LogNormal
+from .posterior import Posterior, PosteriorBatch
 from .readout import Readout, features, make_law, offset
 from .terms import is_network
 

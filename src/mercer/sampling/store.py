@@ -18,6 +18,7 @@ import jax
 import numpy as np
 import zarr
 
+from ..version import __version__
 from .devices import agree
 
 LAYOUT_VERSION = 2
@@ -26,8 +27,6 @@ CHUNK_BYTES = 2**23
 
 def fingerprint(*parts: Any) -> str:
     """A hash of pytrees: their structure, the names of their functions and every array in them."""
-    from .. import __version__
-
     digest = hashlib.sha256(f"{LAYOUT_VERSION} {__version__}".encode())
     for part in parts:
         leaves, structure = jax.tree.flatten(part)

@@ -9,8 +9,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PRNGKeyArray, PyTree
 
 from ..checks import require_count
-from ..density import Posterior
 from ..draws import Draws
+from ..posterior import Posterior
 from ..rows import Layout, Memory
 from .algorithm import Info
 from .maximise import maximise
