@@ -46,7 +46,8 @@ def test_two_processes_give_the_draws_of_one(alone, tmp_path):
 
 
 def test_data_over_devices_give_the_same_draws(alone, tmp_path):
-    np.testing.assert_allclose(launch(tmp_path / "data", 2, 2), alone, atol=1e-8)
+    # Sums over the data in another order, and what seventy steps of HMC make of the last digits.
+    np.testing.assert_allclose(launch(tmp_path / "data", 2, 2), alone, atol=1e-5)
 
 
 REFUSED = """

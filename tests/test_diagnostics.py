@@ -48,7 +48,18 @@ def test_coefficients_of_the_process_are_standard_normal(key):
     assert np.min(found.p_value) > 1e-4
     wrong = coefficient_spectrum(np.asarray(draws.recorded) * np.sqrt(1.5))
     assert np.all(wrong.variance - 1 > 4 * wrong.standard_error)
-    assert np.median(wrong.p_value) < 1e-3
+    assert np.median(wrong.p_value) < 0.01
+
+
+def test_a_lone_chain_and_odd_records_are_judged():
+    rng = np.random.default_rng(0)
+    known = statistics(energy=rng.normal(size=(4, 500)))
+    one = {name: value[:1] for name, value in known.items()}
+    lone = rng.normal(size=(1, 500, 3))
+    assert summarise(lone, one).verdict == "Converged."
+    assert "ever moved" in summarise(np.ones((1, 500, 3)), one).verdict
+    assert "not finite" in summarise({"a": lone, "b": lone * np.nan}, one).verdict
+    assert np.isfinite(summarise(lone > 0, one).rhat_max)
 
 
 def statistics(**known):

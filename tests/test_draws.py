@@ -153,3 +153,40 @@ def test_draws_of_a_store_are_read_when_asked_for(tmp_path):
     inference = memory.to_arviz()
     assert inference.posterior["values"].shape == (2, 2000, 16)
     np.testing.assert_array_equal(inference.sample_stats["energy"], memory.statistics["energy"])
+
+
+def test_what_cannot_be_predicted_says_so(key):
+    prior = make_posterior().prior
+    drawn = mercer.sample(key, prior, mercer.exact(), num_draws=4, num_chains=2, progress=False)
+    with pytest.raises(ValueError, match="needs draws of a posterior"):
+        drawn.predict(POINTS, noise_key=key)
+    with pytest.raises(ValueError, match="needs draws of a posterior"):
+        drawn.log_densities(POINTS, POINTS[:, 0])
+    plain = mercer.sample(
+        key, lambda p: -jnp.sum(p**2), mercer.sgld(0.1), num_draws=4, num_chains=2,
+        init=jnp.array([1.0, 2.0]), progress=False,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="no network"):
+        plain.predict(POINTS)
+    rows = small_run(mercer.Gaussian(np.full(12, 0.3)))
+    with pytest.raises(ValueError, match="one a row of the data"):
+        rows.log_densities(POINTS, POINTS[:, 0])
+    with pytest.raises(ValueError, match="lie outside the domain"):
+        small_run().log_densities(POINTS + 3, POINTS[:, 0])
+
+
+def test_counts_are_streamed_and_forward_maps_see_their_own_inputs(key):
+    posterior = make_posterior()
+
+    def pairs(u, inputs):
+        return jax.vmap(lambda x: u(x[:1]) - u(x[1:]))(inputs)
+
+    two = np.random.default_rng(0).uniform(0, 1, (12, 2))
+    mapped = mercer.Posterior(
+        posterior.prior, mercer.Bernoulli(observe=pairs), (two, np.arange(12) % 2)
+    )
+    draws = mercer.sample(key, mapped, mercer.hmc(3), num_draws=9, num_warmup=5, num_chains=2,
+                          progress=False)  # fmt: skip
+    streamed = draws.predict(two, (), noise_key=key)
+    assert np.all((streamed.mean >= 0) & (streamed.mean <= 1))
+    np.testing.assert_allclose(streamed.mean, draws.predict(two, noise_key=key).mean, rtol=1e-12)

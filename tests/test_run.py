@@ -138,6 +138,69 @@ def wide(folder, num_draws):
     )  # fmt: skip
 
 
+def short(folder, **options):
+    quadratic = {"density": lambda p: -0.5 * jnp.sum(p**2), "algorithm": mercer.sgld(0.1)}
+    return mercer.sample(
+        jax.random.key(0), init=jnp.ones((2, 3)), num_warmup=0, num_chains=2, store=folder,
+        progress=False, **(quadratic | {"num_draws": 5} | options),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"algorithm": mercer.sgld(0.2)},
+        {"record": lambda p: 100 * p},
+        {"density": lambda p: -0.6 * jnp.sum(p**2)},
+        {"keep_params": True},
+    ],
+    ids=["step", "record", "density", "params"],
+)
+def test_a_store_knows_numbers_inside_functions(change, tmp_path):
+    short(tmp_path / "run", record=lambda p: p)
+    kept = {"record": lambda p: p} | change
+    with pytest.raises(ValueError, match="another density, seed"):
+        short(tmp_path / "run", resume=True, **kept)
+
+
+def test_a_call_that_failed_leaves_the_folder_free(tmp_path):
+    with pytest.raises(ValueError, match="needs a density with exact draws"):
+        short(tmp_path / "run", algorithm=mercer.exact())
+    assert short(tmp_path / "run").num_draws == 5
+
+
+def test_names_with_slashes_and_fewer_draws_than_there_are(tmp_path):
+    whole = short(tmp_path / "run", record=slashed, num_draws=9)
+    assert whole.recorded["u/x"].shape == (2, 9, 3)
+    again = short(tmp_path / "run", record=slashed, num_draws=12, resume=True)
+    np.testing.assert_array_equal(again.recorded["u/x"][:, :9], whole.recorded["u/x"])
+    assert np.all(np.isfinite(again.recorded["u/x"]))
+    assert short(tmp_path / "run", record=slashed, num_draws=4, resume=True).num_draws == 4
+
+
+def slashed(params):
+    return {"u/x": params}
+
+
+def test_thinned_steps_are_summed_up():
+    draws = mercer.sample(
+        jax.random.key(0), lambda p: -jnp.sum(p**4), mercer.hmc(20, initial_step=0.6), thin=10,
+        num_draws=10, num_warmup=0, num_chains=2, init=jnp.ones((2, 3)), progress=False,
+    )  # fmt: skip
+    assert np.all(draws.statistics["num_gradients"] == 200)
+    assert draws.summary().divergences == np.sum(draws.statistics["divergent"]) > 20
+
+
+def test_a_first_draw_that_is_not_finite_leaves_readable_draws():
+    with pytest.raises(mercer.SamplingError, match="at draw 0") as caught:
+        mercer.sample(
+            jax.random.key(0), lambda p: -jnp.sum(p**4), mercer.sgld(1e6), num_draws=10,
+            num_warmup=5, num_chains=2, init=jnp.ones((2, 3)), progress=False,
+        )  # fmt: skip
+    assert caught.value.draws.params.shape == (2, 0, 3)
+    assert "Too few draws" in caught.value.draws.summary().verdict
+
+
 def test_an_unwritable_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ValueError, match=r"cannot write to .*Not a directory.*another store"):
@@ -253,6 +316,23 @@ BAD = {
         ),
         "a leading axis of 2 chains",
     ),
+    "whole numbers to start from": (
+        lambda p: mercer.sample(
+            jax.random.key(0), lambda q: -jnp.sum(q**2), mercer.sgld(0.1), num_chains=2, init=[1, 2]
+        ),
+        "init must hold floats",
+    ),
+    "nothing to keep": (
+        lambda p: mercer.sample(
+            jax.random.key(0),
+            lambda q: -jnp.sum(q**2),
+            mercer.sgld(0.1),
+            num_chains=2,
+            init=[1.0, 2.0],
+            keep_params=False,
+        ),
+        "nothing would be kept",
+    ),
     "no warm-up": (
         lambda p: mercer.sample(jax.random.key(0), p, mercer.mclmc(), num_warmup=0),
         "give num_warmup",
@@ -289,6 +369,8 @@ def test_stores_are_not_mixed_up(tmp_path):
         stored(tmp_path / "run", 8)
     with pytest.raises(ValueError, match="another density, seed"):
         stored(tmp_path / "run", 8, resume=True, seed=5)
+    with pytest.raises(ValueError, match="another density, seed"):
+        stored(tmp_path / "run", 8, resume=True, record=lambda p: p.readout)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "data.txt").write_text("precious")
     with pytest.raises(ValueError, match="no store of mercer"):

@@ -27,6 +27,7 @@ from .posterior import Posterior as Posterior
 from .reference import GaussianProcess as GaussianProcess
 from .sampling import SamplingError as SamplingError
 from .sampling import adjusted_mclmc as adjusted_mclmc
+from .sampling import average_gradient as average_gradient
 from .sampling import cyclical_sgld as cyclical_sgld
 from .sampling import exact as exact
 from .sampling import hmc as hmc

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import ArrayLike
-from scipy import stats
+from scipy import special, stats
 
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400
@@ -35,6 +35,9 @@ def _by_entry(values: ArrayLike, kind: str) -> np.ndarray:
         )
     columns = array.reshape(*array.shape[:2], -1)
     if kind == "rhat":
+        if columns.shape[0] == 1:
+            half = columns.shape[1] // 2
+            columns = np.concatenate([columns[:, :half], columns[:, half : 2 * half]])
         found = [arviz.rhat(columns[..., i]) for i in range(columns.shape[-1])]
     else:
         found = [arviz.ess(columns[..., i], method=kind) for i in range(columns.shape[-1])]
@@ -118,8 +121,7 @@ def crps(samples: ArrayLike, targets: ArrayLike) -> float:
 def nlpd(log_densities: ArrayLike) -> float:
     """Mean negative log predictive density of log p(yᵢ | θ) with shape (draw, point)."""
     array = np.asarray(log_densities, dtype=float)
-    top = array.max(axis=0)
-    return float(-np.mean(np.log(np.mean(np.exp(array - top), axis=0)) + top))
+    return float(-np.mean(special.logsumexp(array, axis=0) - np.log(len(array))))
 
 
 def e_bfmi(energy: ArrayLike) -> np.ndarray:
@@ -164,7 +166,7 @@ def summarise(
     """R-hat and ESS over what was recorded, and what to do about them."""
     flat = _entries(recorded)
     shape = flat.shape[:2]
-    enough = shape[1] >= 4 and flat.shape[-1] > 0
+    enough = shape[1] >= 4 and flat.shape[-1] > 0 and bool(np.all(np.isfinite(flat)))
     worst = (
         (np.nanmax(rhat(flat)), np.nanmin(ess(flat)), np.nanmin(ess(flat, "tail")))
         if enough
@@ -175,25 +177,36 @@ def summarise(
     lost = float(e_bfmi(energy).min()) if enough and np.all(np.isfinite(energy)) else np.nan
     acceptance = stats_of_steps["acceptance"]
     accepted = float(np.nanmean(acceptance)) if np.any(np.isfinite(acceptance)) else np.nan
-    verdict = _verdict(*worst[:2], divergences, lost, temperature)
+    verdict = _obstacle(flat) or _verdict(*worst[:2], divergences, lost, temperature)
     return Summary(*shape, *map(float, worst), divergences, accepted, lost, temperature, verdict)
 
 
 def _entries(recorded: Any) -> np.ndarray:
     """(chain, draw, entry) of what was recorded, at most MAX_ENTRIES, without what never moves."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(recorded)]
-    leaves = [leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves]
+    leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(recorded)]
+    leaves = [leaf.reshape(*leaf.shape[:2], int(np.prod(leaf.shape[2:]))) for leaf in leaves]
     each = -(-MAX_ENTRIES // len(leaves))
-    chosen = [x[..., :: max(1, x.shape[-1] // each)][..., :each] for x in leaves]
+    chosen = [x[..., :: -(-x.shape[-1] // each)] for x in leaves if x.shape[-1]]
     flat = np.concatenate(chosen, axis=-1)
-    return flat[..., np.ptp(flat, axis=(0, 1)) > 0]
+    if flat.shape[1] == 0:
+        return flat
+    return flat[..., ~(np.ptp(flat, axis=(0, 1)) == 0)]
+
+
+def _obstacle(flat: np.ndarray) -> str | None:
+    """Why nothing can be said of these draws, or None."""
+    if flat.shape[1] < 4:
+        return "Too few draws to judge: take four or more."
+    if flat.shape[-1] == 0:
+        return "Nothing that was recorded ever moved: use a smaller step size."
+    if not np.all(np.isfinite(flat)):
+        return "Something that was recorded is not finite, so nothing can be said of convergence."
+    return None
 
 
 def _verdict(
     worst_rhat: float, least_ess: float, divergences: int, lost: float, temperature: float
 ) -> str:
-    if np.isnan(worst_rhat):
-        return "Too few draws to judge: take four or more."
     if temperature > TEMPERATURE_LIMIT:
         return (
             f"Too hot: the gradient's own noise runs the chain at temperature {temperature:.3g} "

@@ -81,6 +81,7 @@ class Draws:
         of shape (n, d) that can be sliced, and is read `chunk` rows at a time; with `out` the
         values go to a Zarr array in that folder, which is returned, and memory stays bounded.
         """
+        self._require(noise_key is not None)
         return joint_samples(self.density, self.networks(num_draws), points, noise_key, chunk, out)
 
     def predict(
@@ -94,14 +95,24 @@ class Draws:
         out: str | Path | None = None,
     ) -> Prediction:
         """Mean, sd and quantiles at the points; arguments as for `values`."""
+        self._require(noise_key is not None)
         params = self.networks(num_draws)
         return moments(self.density, params, points, tuple(quantiles), noise_key, chunk, out)
 
     def log_densities(self, points: ArrayLike | list, targets: ArrayLike | list) -> np.ndarray:
         """log p(y | θ) of new data, shape (draws, points): what `diagnostics.nlpd` takes."""
+        self._require(noisy=True)
         x, y = jnp.asarray(points, float), jnp.asarray(targets)
+        self.density.require_inputs(x, "points")
         score = jax.jit(lambda p: jax.lax.map(lambda q: self.density.score(q, x, y), p))
         return np.asarray(score(self.networks()))
+
+    def _require(self, noisy: bool) -> None:
+        """Raise unless the density can predict: a function, or new observations."""
+        if not hasattr(self.density, "network"):
+            raise ValueError("this density has no network, so there is nothing to predict with.")
+        if noisy and not hasattr(self.density, "draw_observations"):
+            raise ValueError("a prior has no noise and no data: this needs draws of a posterior.")
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData of what was recorded."""

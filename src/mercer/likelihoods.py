@@ -94,6 +94,11 @@ class Likelihood(eqx.Module):
         known = [leaf(next(values)) if _is_unknown(leaf) else leaf for leaf in leaves]
         return jax.tree.unflatten(structure, known)
 
+    def require_any_row(self) -> None:
+        """Raise if noise was given one a row: there is none for new observations."""
+        for name in ("scale", "degrees"):
+            _for_any_row(name, getattr(self, name, 0.0))
+
     def at_rows(self, rows: Int[Array, " n"]) -> "Likelihood":
         """The likelihood of some rows of the data: noise that is given a row is cut alike."""
         cut = self
@@ -226,12 +231,11 @@ def _positive(name: str, value: Positive) -> Array | LogNormal:
     return array
 
 
-def _for_any_row(name: str, value: Any) -> Array:
+def _for_any_row(name: str, value: Any) -> Any:
     """A quantity that is the same for all rows, or an error: new rows have no number of theirs."""
     if jnp.ndim(value) > 0:
         raise ValueError(
-            f"{name} was given one a row of the data, so there is none for new observations; "
-            "predict without noise."
+            f"{name} was given one a row of the data, so there is none for new observations."
         )
     return value
 

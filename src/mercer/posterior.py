@@ -127,9 +127,14 @@ class Posterior(eqx.Module):
     ) -> Float[Array, " n"]:
         """log p(y | θ) of each row of new data."""
         network_params, learned = self._split(params)
-        return self.likelihood.with_params(learned)(
-            self.prior.network(network_params), inputs, targets
-        )
+        likelihood = self.likelihood.with_params(learned)
+        likelihood.require_any_row()
+        return likelihood(self.prior.network(network_params), inputs, targets)
+
+    def require_inputs(self, inputs: Float[Array, "n d"], name: str = "X") -> None:
+        """Raise where the likelihood looks at points and one lies outside the domain."""
+        if self.likelihood.observes_points:
+            self.prior.require_inside(inputs, name)
 
     def map_rows(self, function: Callable[[Array], Array]) -> "Posterior":
         """The same posterior with a function applied to the arrays of its data."""

@@ -89,7 +89,7 @@ def _streamed(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> di
     num_draws = jax.tree.leaves(params)[0].shape[0]
     keys = None if key is None else jax.random.split(key, num_draws)
     one = jax.eval_shape(lambda: _evaluate(density, jax.tree.map(lambda p: p[0], params), x, key))
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), one)
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, default_float()), one)
 
     def body(carry, each):
         count, mean, squares = carry
@@ -117,7 +117,7 @@ def _collect(density, points, noise_key, chunk, out, block) -> Any:
             array[..., begin : begin + size] = np.asarray(value)[..., :size]
 
     # One block is computed while the one before it is fetched and written.
-    for begin, x, size in _blocks(density, points, chunk):
+    for begin, x, size in _blocks(density, points, chunk, noise_key is not None):
         key = None if noise_key is None else jax.random.fold_in(noise_key, begin)
         found = block(x, key)
         if target is None:
@@ -133,7 +133,8 @@ def _make_target(found: PyTree, total: int, chunk: int, out: str | Path | None) 
     """Arrays for all points, in the shape of one block's result."""
     if out is None:
         return jax.tree.map(lambda v: np.empty((*v.shape[:-1], total), v.dtype), found)
-    if Path(out).exists() and any(Path(out).iterdir()):
+    out = Path(out).expanduser()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another folder for the predictions.")
     group = zarr.open_group(str(out), mode="w")
     paths, structure = jax.tree_util.tree_flatten_with_path(found)
@@ -154,7 +155,7 @@ def _make_target(found: PyTree, total: int, chunk: int, out: str | Path | None) 
     return jax.tree.unflatten(structure, arrays)
 
 
-def _blocks(density, points: Any, chunk: int) -> Iterator[tuple[int, Array, int]]:
+def _blocks(density, points: Any, chunk: int, observed: bool) -> Iterator[tuple[int, Array, int]]:
     """(first row, `chunk` rows spread over the local devices, how many of them are real)."""
     require_count("chunk", chunk)
     if not hasattr(points, "shape"):
@@ -167,9 +168,10 @@ def _blocks(density, points: Any, chunk: int) -> Iterator[tuple[int, Array, int]
     mesh = jax.sharding.Mesh(np.array(devices), ("point",))
     over_devices = NamedSharding(mesh, PartitionSpec("point"))
     prior = getattr(density, "prior", density)
+    check = density.require_inputs if observed else prior.require_inside
     for begin in range(0, points.shape[0], chunk):
         rows = np.asarray(points[begin : begin + chunk], default_float())
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
-            prior.require_inside(jnp.asarray(rows), "points")
+            check(jnp.asarray(rows), "points")
         padded = np.concatenate([rows, np.repeat(rows[-1:], whole - len(rows), axis=0)])
         yield begin, jax.device_put(padded, over_devices), len(rows)

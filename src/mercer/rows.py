@@ -40,7 +40,8 @@ class Layout:
 
 
 def _name(path: tuple) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".").strip(".") or "value"
+    words = jax.tree_util.keystr(path, simple=True, separator=".").strip(".")
+    return words.replace("/", ".") or "value"
 
 
 @runtime_checkable

@@ -171,6 +171,10 @@ class Whitened(eqx.Module):
         """log p(y | z) of each row of new data."""
         return self.posterior.score(self._full(params), inputs, targets)
 
+    def require_inputs(self, inputs: Float[Array, "n d"], name: str = "X") -> None:
+        """Raise where the likelihood looks at points and one lies outside the domain."""
+        self.posterior.require_inputs(inputs, name)
+
     def map_rows(self, function: Callable[[Array], Array]) -> "Whitened":
         """The same density with a function applied to the arrays of its data."""
 

@@ -1,5 +1,7 @@
 """From a log density to draws: one algorithm a file, and the run loop."""
 
+from .algorithm import Algorithm as Algorithm
+from .algorithm import Info as Info
 from .approximate import evidence_bound as evidence_bound
 from .approximate import laplace as laplace
 from .approximate import variational as variational

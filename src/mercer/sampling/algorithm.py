@@ -13,7 +13,7 @@ Density = Callable[..., Float[Array, ""]]
 
 
 class Info(NamedTuple):
-    """What one step tells: each a scalar, NaN where the algorithm has no such thing."""
+    """What a draw tells: each a scalar, NaN where the algorithm has no such thing."""
 
     acceptance: Float[Array, ""]
     divergent: Float[Array, ""]
@@ -26,6 +26,17 @@ def make_info(**known: Any) -> Info:
     """An Info with the given fields, the others NaN."""
     fields = dict.fromkeys(Info._fields, jnp.nan) | known
     return Info(**{name: jnp.asarray(value, float) for name, value in fields.items()})
+
+
+def sum_up(infos: Info) -> Info:
+    """What several steps come to, each field with a leading axis of steps."""
+    return Info(
+        acceptance=jnp.mean(infos.acceptance),
+        divergent=jnp.sum(infos.divergent),
+        energy=infos.energy[-1],
+        step_size=jnp.mean(infos.step_size),
+        num_gradients=jnp.sum(infos.num_gradients),
+    )
 
 
 class Algorithm(eqx.Module):

@@ -17,11 +17,11 @@ from jaxtyping import PRNGKeyArray, PyTree
 from ..checks import Real, require_count, require_positive
 from ..draws import Draws
 from ..rows import Layout, Memory
-from .algorithm import Algorithm, Density, Info
+from .algorithm import Algorithm, Density, Info, sum_up
 from .bring import Brought
 from .devices import agree, gather, make_mesh, over_chains, spread_chains, spread_density
 from .progress import Bar, interrupts, wait
-from .starts import check_starts, find_starts
+from .starts import as_starts, check_starts, find_starts
 from .store import Store, fingerprint
 from .temperature import measure_temperature
 
@@ -90,12 +90,14 @@ def sample(
     )  # fmt: skip
     algorithm = _check(density, algorithm)
     start_key, check_key, warm_key, run_key = jax.random.split(key, 4)
-    params = find_starts(start_key, density, num_chains) if init is None else init
+    params = find_starts(start_key, density, num_chains) if init is None else as_starts(init)
     check_starts(check_key, density, params, num_chains)
     _check_record(plan, params)
     rows: Memory | Store = Memory(num_draws)
     if store is not None:
-        identity = fingerprint(density, key, algorithm, thin, num_warmup, num_chains, record)
+        identity = fingerprint(
+            density, key, algorithm, thin, num_warmup, num_chains, record, plan.keep_params
+        )
         rows = Store(Path(store), identity, resume, num_draws)
     loop = _Loop(density, plan, jax.random.split(run_key, num_chains), rows)
     with interrupts() as stop, Bar(progress, num_draws, 0) as bar:
@@ -136,6 +138,11 @@ class _Loop:
         self.layout = Layout.of(told)
         row_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(told))
         self.capacity = int(np.clip(CHUNK_BYTES // row_bytes, 1, MAX_CHUNK))
+        blank = {
+            name: np.zeros((x.shape[0], 0, *x.shape[1:]), x.dtype)
+            for name, x in self.layout.flatten(told).items()
+        }
+        self._guard(lambda: self.rows.write(blank, self.done))
 
     def run(self, bar: Bar, stop) -> Draws:
         """Chunk after chunk until all draws are there, or Ctrl-C."""
@@ -167,7 +174,7 @@ class _Loop:
         return Draws(
             rows=self.rows,
             layout=self.layout,
-            num_draws=self.done,
+            num_draws=min(self.done, self.plan.num_draws),
             density=self.density,
             algorithm=algorithm,
             interrupted=self.done < self.plan.num_draws,
@@ -189,7 +196,7 @@ class _Loop:
                 return algorithm.step(jax.random.fold_in(key, i), density, state)
 
             state, infos = jax.lax.scan(body, state, jnp.arange(plan.thin))
-            return eqx.filter((algorithm, state), eqx.is_array), jax.tree.map(jnp.mean, infos)
+            return eqx.filter((algorithm, state), eqx.is_array), sum_up(infos)
 
         def chunk(arrays, begin, size, each):
             density = eqx.combine(arrays, shared[1])
@@ -280,6 +287,8 @@ def _plan(
     mesh = make_mesh(num_chains, data_devices)
     keep = record is None if keep_params is None else keep_params
     watch = getattr(density, "watch", None) if record is None else record
+    if watch is None and not keep:
+        raise ValueError("nothing would be kept: give record=, or leave keep_params alone.")
     return Plan(num_draws, num_warmup, num_chains, thin, watch, keep, float(seconds), mesh)
 
 

@@ -37,6 +37,14 @@ def find_starts(key: PRNGKeyArray, density: Density, num_chains: int) -> PyTree:
     return jax.jit(jax.vmap(climb))(keys)
 
 
+def as_starts(init: PyTree) -> PyTree:
+    """The starting points that a user gives, as arrays of floats."""
+    starts = jax.tree.map(jnp.asarray, init)
+    if not all(jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(starts)):
+        raise ValueError("init must hold floats, one set of parameters a chain.")
+    return starts
+
+
 def check_starts(key: PRNGKeyArray, density: Density, params: PyTree, num_chains: int) -> None:
     """Raise unless there is one start a chain and the log density is finite at each."""
     wrong = [x.shape for x in jax.tree.leaves(params) if x.shape[:1] != (num_chains,)]

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -41,7 +42,16 @@ def _bytes(leaf: Any) -> bytes:
         leaf = jax.random.key_data(leaf)
     if isinstance(leaf, jax.Array | np.ndarray | float | int):
         return np.ascontiguousarray(np.asarray(leaf)).tobytes()
-    return _without_addresses(repr(leaf))
+    return _code(leaf) if isinstance(leaf, FunctionType) else _without_addresses(repr(leaf))
+
+
+def _code(function: FunctionType) -> bytes:
+    """What a function does: its instructions, its constants, and the values that it closes over."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    held = [leaf for leaf in jax.tree.leaves(cells) if leaf is not function]
+    code = function.__code__
+    text = _without_addresses(repr((code.co_names, code.co_consts, function.__defaults__)))
+    return b"".join([code.co_code, text, *(_bytes(leaf) for leaf in held)])
 
 
 def _without_addresses(text: str) -> bytes:
@@ -52,7 +62,7 @@ class Store:
     """A folder with `draws.zarr` and `checkpoints`, for one run; only the first process writes."""
 
     def __init__(self, folder: Path, identity: str, resume: bool, num_draws: int):
-        self.folder = Path(folder).absolute()
+        self.folder = Path(folder).expanduser().absolute()
         self.num_draws = num_draws
         self.writes = jax.process_index() == 0
         refusal = self._open(identity, resume) if self.writes else None
@@ -122,7 +132,8 @@ class Store:
     def _claim(self, identity: str, resume: bool) -> None:
         """Take an empty folder, or one that holds this very run."""
         record = self.folder / "run.json"
-        if record.exists():
+        begun = any(self.folder.glob("draws.zarr/*/*/zarr.json"))
+        if record.exists() and (begun or resume):
             if json.loads(record.read_text())["identity"] != identity:
                 raise ValueError(
                     f"{self.folder} belongs to another density, seed, algorithm or version; "
@@ -131,7 +142,7 @@ class Store:
             if not resume:
                 raise ValueError(f"{self.folder} holds a run already; resume=True goes on with it.")
             return
-        if self.folder.exists() and any(self.folder.iterdir()):
+        if self.folder.is_dir() and any(self.folder.iterdir()) and not record.exists():
             raise ValueError(
                 f"{self.folder} is not empty and is no store of mercer; choose another."
             )
@@ -147,7 +158,7 @@ class Store:
 
     def _create(self, name: str, value: np.ndarray) -> None:
         num_chains, _, *rest = value.shape
-        row_bytes = max(1, value[:, :1].nbytes)
+        row_bytes = max(1, num_chains * int(np.prod(rest)) * value.dtype.itemsize)
         rows = int(np.clip(CHUNK_BYTES // row_bytes, 1, min(1000, self.num_draws)))
         own = [f"{name.split('/')[-1]}_{i}" for i in range(len(rest))]
         self.group.create_array(
