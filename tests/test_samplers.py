@@ -96,6 +96,30 @@ def test_preconditioned_sgld_meets_the_oracle_in_the_limit():
     assert errors[1] < 0.1
 
 
+def with_control_variates(step_size):
+    center = Features(jnp.asarray(exact_moments()[0]) + 0.1)
+    return mercer.sgld_control_variates(step_size, center, jax.grad(make_posterior())(center))
+
+
+@pytest.mark.parametrize(
+    ("make", "batch_size"),
+    [(lambda h: mercer.cyclical_sgld(h, 40), None), (with_control_variates, 6)],
+    ids=["cyclical", "control variates"],
+)
+def test_variants_of_sgld_approach_the_oracle_as_their_step_shrinks(make, batch_size):
+    mean, covariance = exact_moments()
+    bias = []
+    for step_size in (4e-3, 1e-3):
+        draws = run(make(step_size), make_posterior(batch_size=batch_size), 4000, 2000, thin=40)
+        white = whiten(draws.recorded, covariance, mean)
+        # The stiffest direction, which a step too long widens first and which mixes best.
+        bias.append(abs(np.var(white[..., 0]) - 1))
+        z = white.reshape(-1, 4).mean(0) * np.sqrt(ess(white, "mean"))
+        assert np.max(np.abs(z)) < 4
+    assert bias[1] < bias[0] / 2
+    assert bias[1] < 0.25
+
+
 def test_noisy_gradients_leave_the_mean_alone():
     """A lattice energy and data minibatches: more variance, the same centre."""
     mean, covariance = exact_moments()
