@@ -23,6 +23,8 @@ jax.config.update("jax_debug_key_reuse", True)
 with install_import_hook("mercer", "beartype.beartype"):
     import mercer  # noqa: F401
 
+from cases import oracle_case  # noqa: F401
+
 
 def pytest_collection_modifyitems(config, items):
     """Under 32-bit floats only the tests that are meant for them run."""

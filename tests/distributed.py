@@ -1,11 +1,20 @@
-"""One process of a run over several: its number, how many there are, a port, where to write, and
-how many devices share the data."""
+"""One process of several: its number, how many there are, a port, and where to write.
+
+Each run's draws are saved under its name: chains alone over the devices, with a warm-up and without,
+and rows of data over them too.
+"""
 
 import os
 import sys
 
+RUNS = {
+    "adapted": {"num_warmup": 40, "data_devices": 1},
+    "chains": {"num_warmup": 0, "data_devices": 1},
+    "data": {"num_warmup": 0, "data_devices": 2},
+}
 
-def main(index: int, count: int, port: str, folder: str, data_devices: int) -> None:
+
+def main(index: int, count: int, port: str, folder: str) -> None:
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={4 // count}"
     import jax
     import numpy as np
@@ -17,13 +26,13 @@ def main(index: int, count: int, port: str, folder: str, data_devices: int) -> N
     import mercer
     from oracle import make_posterior
 
-    draws = mercer.sample(
-        jax.random.key(5), make_posterior(), mercer.hmc(4), num_draws=30, num_warmup=40, num_chains=8,
-        store=f"{folder}/store", data_devices=data_devices, progress=False, keep_params=True,
-        record=lambda p: p.readout,
-    )  # fmt: skip
-    np.save(f"{folder}/draws{index}.npy", draws.recorded)
+    for name, options in RUNS.items():
+        draws = mercer.sample(
+            jax.random.key(5), make_posterior(), mercer.hmc(4), num_draws=30, num_chains=8,
+            store=f"{folder}/{name}", record=lambda p: p.readout, progress=False, **options,
+        )  # fmt: skip
+        np.save(f"{folder}/{name}{index}.npy", draws.recorded)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
