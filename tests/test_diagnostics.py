@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 import mercer
 from mercer.diagnostics import (
@@ -10,6 +11,9 @@ from mercer.diagnostics import (
     covariance_error,
     coverage,
     crps,
+    ks_along,
+    ks_between,
+    ks_critical,
     nlpd,
     summarise,
 )
@@ -49,6 +53,19 @@ def test_coefficients_of_the_process_are_standard_normal(key):
     wrong = coefficient_spectrum(np.asarray(draws.recorded) * np.sqrt(1.5))
     assert np.all(wrong.variance - 1 > 4 * wrong.standard_error)
     assert np.max(wrong.p_value) < 1e-4
+
+
+def test_kolmogorov_smirnov_along_columns_is_scipys():
+    rng = np.random.default_rng(0)
+    values, scales = rng.normal(size=(300, 130)), np.linspace(0.5, 1.5, 130)
+    statistic, p_value = ks_along(values, scales)
+    for i in range(0, 130, 13):
+        judged = stats.kstest(values[:, i] / scales[i], "norm")
+        np.testing.assert_allclose((statistic[i], p_value[i]), judged, rtol=1e-8, atol=1e-300)
+    other = rng.normal(size=(400, 130))
+    statistic, p_value = ks_between(values, other)
+    agree = (statistic < ks_critical(300, 400)) == (p_value > 0.05)
+    assert agree.mean() > 0.97  # the critical value and the p-value are two asymptotic forms
 
 
 def test_a_lone_chain_and_odd_records_are_judged():

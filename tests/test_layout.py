@@ -9,7 +9,7 @@ import mercer
 
 SOURCE = Path(mercer.__file__).parent
 ORDER = [
-    "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "terms",
+    "threads", "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "terms",
     "likelihoods", "density", "posterior", "whitened", "fidelity", "design", "reference", "describe",
     "diagnostics", "rows", "predict", "draws", "sampling", "hyper", "pde", "plots", "experiments", "cli",
 ]  # fmt: skip

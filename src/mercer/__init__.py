@@ -1,5 +1,11 @@
 """Bayesian neural networks whose prior is a Gaussian process you can name."""
 
+# isort: off
+from .threads import make_room
+
+make_room()
+# isort: on
+
 from .density import Prior as Prior
 from .describe import describe as describe
 from .design import design as design

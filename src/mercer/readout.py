@@ -103,7 +103,8 @@ class Readout(eqx.Module):
         dtype = self.mixing.dtype
         white = jax.random.normal(first, (self.mixing.shape[1],), dtype)
         if not self.is_wide:
-            return self.mean() + self.scale * solve_triangular(self.factor, white)
+            pulled = solve_triangular(self.factor.T, self.mixing.T @ self.residual, lower=True)
+            return self.scale * solve_triangular(self.factor, white - pulled)
         # A reference draw, corrected by what it would have to explain.
         noise = jax.random.normal(second, self.residual.shape, dtype)
         misfit = self.mixing @ white + noise + self.residual
@@ -193,12 +194,16 @@ def _log_normaliser(is_stiff: bool, mixing: Float[Array, "K W"], residual: Float
 def _evaluate_normaliser(is_stiff: bool, mixing: Float[Array, "K W"], residual: Float[Array, " K"]):
     """The value, and s = (I + MMᵀ)⁻¹ r and P = (I + MMᵀ)⁻¹ M."""
     law = make_law(mixing, residual, 1.0, is_stiff)
-    weights = law._whitened_mean()
-    solved = residual + mixing @ weights
-    least = jnp.dot(residual, solved)
-    value = -jnp.sum(jnp.log(jnp.abs(jnp.diag(law.factor)))) - 0.5 * least
-    small = law._solve(mixing if law.is_wide else mixing.T)
-    return value, solved, small if law.is_wide else small.T
+    if law.is_wide:
+        both = law._solve(jnp.concatenate([mixing, residual[:, None]], axis=1))
+        projected, solved = both[:, :-1], both[:, -1]
+    else:
+        # (I + MMᵀ)⁻¹M = M(I + MᵀM)⁻¹, and (I + MMᵀ)⁻¹ = I − M(I + MᵀM)⁻¹Mᵀ.
+        right = jnp.concatenate([mixing.T, (mixing.T @ residual)[:, None]], axis=1)
+        both = law._solve(right)
+        projected, solved = both[:, :-1].T, residual - mixing @ both[:, -1]
+    value = -jnp.sum(jnp.log(jnp.abs(jnp.diag(law.factor)))) - 0.5 * jnp.dot(residual, solved)
+    return value, solved, projected
 
 
 @_log_normaliser.defjvp

@@ -1,10 +1,5 @@
 """The paper's experiments, each from one command."""
 
-from . import brownian
-from .registry import Experiment
+from . import bridge, brownian, cost
 
-EXPERIMENTS = {
-    "brownian": Experiment(
-        "brownian", "Brownian motion from networks, every parameter random", brownian.run
-    ),
-}
+EXPERIMENTS = {e.name: e for e in (brownian.EXPERIMENT, bridge.EXPERIMENT, cost.EXPERIMENT)}

@@ -1,0 +1,40 @@
+"""The Brownian bridge from networks, as section 4.3 of the paper has it, and further."""
+
+import dataclasses
+from functools import partial
+
+from . import brownian
+from .case_figures import pictures_of
+from .case_study import CaseSettings, stages_of
+from .experiment import Experiment, Stage
+from .measures import estimate, measure_case, quantities_of
+from .processes import BRIDGE
+
+NEEDED = ("samples", "covariance", "marginals", "tests", "chain", "twenty", "truncation",
+          "truncation_tests", "widths", "width", "width_tests", "factor")  # fmt: skip
+CASE = ("samples", "fidelity", "exact", "chain", "truncation", "width", "factor")
+
+
+def _settings(scale: str) -> CaseSettings:
+    """Those of Brownian motion, with half its readout scales: the bridge's deviation is half."""
+    motion = brownian.SETTINGS[scale]
+    shared = {f.name: getattr(motion, f.name) for f in dataclasses.fields(CaseSettings)}
+    network = motion.network
+    halved = dataclasses.replace(network, readout_scale=network.readout_scale / 2)
+    chain = motion.chain
+    soft = dataclasses.replace(chain.network, readout_scale=chain.network.readout_scale / 2)
+    chain = dataclasses.replace(chain, network=soft)
+    return CaseSettings(**shared | {"network": halved, "chain": chain})
+
+
+PICTURES = pictures_of(BRIDGE)
+EXPERIMENT = Experiment(
+    name="bridge",
+    title="The Brownian bridge from networks, every parameter random",
+    settings={scale: _settings(scale) for scale in brownian.SETTINGS},
+    stages=tuple(Stage(*stage) for stage in stages_of(BRIDGE, CASE)),
+    pictures=tuple(PICTURES[name] for name in NEEDED),
+    quantities=quantities_of(0.024, {"quick": 0.02, "paper": 0.006}, {"paper": 0.024}),
+    measure=partial(measure_case, BRIDGE),
+    estimate=partial(estimate, BRIDGE),
+)

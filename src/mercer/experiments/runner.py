@@ -1,0 +1,93 @@
+"""Runs an experiment stage by stage; what is done is kept, so that any run can go on."""
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import matplotlib.pyplot as plt
+
+from ..plots import STYLE
+from .experiment import Experiment, Run, fold
+from .folder import (
+    METRICS,
+    draws_folder,
+    make_config,
+    prepare,
+    read_arrays,
+    write_arrays,
+    write_json,
+)
+
+Tell = Callable[[str], None]
+
+
+def reproduce(
+    experiment: Experiment,
+    scale: str,
+    seed: int,
+    folder: Path,
+    tell: Tell,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Fill a folder with arrays, metrics and figures; returns the metrics."""
+    settings = experiment.settings[scale]
+    config = make_config(experiment.name, scale, seed, dataclasses.asdict(settings))
+    prepare(folder, config, resume, overwrite)
+    key = jax.random.key(seed)
+    for i, stage in enumerate(experiment.stages):
+        label = f"[{i + 1}/{len(experiment.stages)}] {stage.title}"
+        if read_arrays(folder, stage.name) is not None:
+            tell(f"{label}: done before")
+            continue
+        tell(label)
+        begin, draws = time.monotonic(), draws_folder(folder, stage.name)
+        arrays = stage.compute(Run(settings, fold(key, stage.name), draws, tell, progress))
+        write_arrays(folder, stage.name, arrays | {"seconds": time.monotonic() - begin})
+        shutil.rmtree(draws, ignore_errors=True)
+    shutil.rmtree(folder / "draws", ignore_errors=True)
+    begin = time.monotonic()
+    metrics = measure(experiment, folder, scale)
+    draw_figures(experiment, folder)
+    metrics["seconds"] += time.monotonic() - begin
+    write_json(folder / METRICS, metrics)
+    return metrics
+
+
+def results_so_far(experiment: Experiment, folder: Path) -> dict[str, Any]:
+    """The arrays of every stage that is done."""
+    found = {stage.name: read_arrays(folder, stage.name) for stage in experiment.stages}
+    return {name: arrays for name, arrays in found.items() if arrays is not None}
+
+
+def measure(experiment: Experiment, folder: Path, scale: str) -> dict[str, Any]:
+    """The numbers of a finished run, beside the paper's."""
+    results = results_so_far(experiment, folder)
+    metrics: dict[str, Any] = experiment.measure(results)
+    seconds = {name: float(arrays["seconds"]) for name, arrays in results.items()}
+    metrics |= {"seconds": sum(seconds.values()), "seconds_by_stage": seconds}
+    known = [q for q in experiment.quantities if q.name in metrics]
+    metrics["paper"] = {q.name: q.paper for q in known if q.paper is not None}
+    metrics["verdicts"] = {q.name: q.verdict(metrics[q.name], scale) for q in known}
+    return metrics
+
+
+def draw_figures(experiment: Experiment, folder: Path) -> list[Path]:
+    """Draw every figure whose stages are done, from the arrays alone."""
+    results, paths = results_so_far(experiment, folder), []
+    target = folder / "figures"
+    target.mkdir(exist_ok=True)
+    for picture in experiment.pictures:
+        if all(name in results for name in picture.needs):
+            with plt.rc_context(STYLE):
+                figure = picture.draw(results)
+                figure.savefig(target / f"{picture.name}.png")
+            plt.close(figure)
+            paths.append(target / f"{picture.name}.png")
+    return paths
