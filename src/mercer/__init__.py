@@ -1,11 +1,6 @@
 """Bayesian neural networks whose prior is a Gaussian process you can name."""
 
-# isort: off
-from .threads import make_room
-
-make_room()
-# isort: on
-
+from . import threads as threads
 from .density import Prior as Prior
 from .describe import describe as describe
 from .design import design as design

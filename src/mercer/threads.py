@@ -18,3 +18,6 @@ def make_room() -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if cores is not None and 1 < cores < ENOUGH:
         os.environ.setdefault("NPROC", str(ENOUGH))
+
+
+make_room()

@@ -10,9 +10,8 @@ from .experiment import Experiment, Stage
 from .measures import estimate, measure_case, quantities_of
 from .processes import BRIDGE
 
-NEEDED = ("samples", "covariance", "marginals", "tests", "chain", "twenty", "truncation",
-          "truncation_tests", "widths", "width", "width_tests", "factor")  # fmt: skip
-CASE = ("samples", "fidelity", "exact", "chain", "truncation", "width", "factor")
+PICTURES = ("samples", "covariance", "marginals", "tests", "chain", "factor")
+CASE = ("samples", "fidelity", "exact", "chain", "factor")
 
 
 def _settings(scale: str) -> CaseSettings:
@@ -27,13 +26,12 @@ def _settings(scale: str) -> CaseSettings:
     return CaseSettings(**shared | {"network": halved, "chain": chain})
 
 
-PICTURES = pictures_of(BRIDGE)
 EXPERIMENT = Experiment(
     name="bridge",
     title="The Brownian bridge from networks, every parameter random",
     settings={scale: _settings(scale) for scale in brownian.SETTINGS},
     stages=tuple(Stage(*stage) for stage in stages_of(BRIDGE, CASE)),
-    pictures=tuple(PICTURES[name] for name in NEEDED),
+    pictures=tuple(pictures_of(BRIDGE)[name] for name in PICTURES),
     quantities=quantities_of(0.024, {"quick": 0.02, "paper": 0.006}, {"paper": 0.024}),
     measure=partial(measure_case, BRIDGE),
     estimate=partial(estimate, BRIDGE),

@@ -23,7 +23,7 @@ class Settings(CaseSettings):
 SMOKE = Network(32, 48, 6.0, 4.0, 50.0, 0.02)
 QUICK = Network(160, 160, 15.0, 4.0, 100.0, 0.003)
 MIDDLE = Network(256, 256, 20.0, 4.0, 100.0, 0.002)
-PAPER = Network(1000, 1000, 30.0, 16.0, 300.0, 0.0005, num_frequencies=64)
+PAPER = Network(1000, 1000, 50.0, 12.0, 600.0, 0.0005, num_frequencies=64)
 CHAIN = Network(64, 64, 8.0, 4.0, 50.0, 0.01)
 WIDE_CHAIN = Network(1000, 1000, 10.0, 4.0, 30.0, 0.003, law="cauchy")
 
@@ -48,13 +48,13 @@ SETTINGS = {
     ),
     "paper": Settings(
         network=PAPER,
-        chain=Chain(WIDE_CHAIN, False, 64, 300, 40, 100, 0.003),
-        study=Study(6_000, 100, (20, 100, 500, 1000), (100, 250, 500, 1000, 2500), (1, 2, 3), 8),
+        chain=Chain(WIDE_CHAIN, False, 32, 450, 40, 100, 0.003),
+        study=Study(4_000, 100, (20, 100, 500, 1000), (100, 250, 500, 1000, 2500), (1, 2, 3), 4),
         num_draws=100_000, parallel=100, num_grid=1000, num_fine=100_000, num_null=100,
-        recipe=Recipe(1000, 1000, 100, 10_000, 100, 20, (1e-9, 1e-8, 1e-7, 1e-6)),
+        recipe=Recipe(1000, 1000, 100, 10_000, 80, 20, (1e-9, 1e-8, 1e-7, 1e-6)),
         convergence=Convergence(
-            (32, 64, 128, 256, 512, 1024), (4.0, 8.0, 16.0, 32.0, 64.0), MIDDLE,
-            (8, 16, 32, 64, 128, 256, 512), (1.0, 3.0, 10.0, 30.0, 100.0, 300.0), 8,
+            (32, 64, 128, 256, 512), (8.0, 16.0, 32.0), MIDDLE, (16, 64, 128, 256, 512),
+            (1.0, 3.0, 10.0, 30.0, 100.0, 300.0), 4,
         ),
     ),
 }  # fmt: skip

@@ -5,13 +5,14 @@ import math
 import time
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..density import Prior
 from ..diagnostics import covariance_error, ess, ks_along, ks_between, rhat
-from ..fidelity import fidelity, network_covariance
+from ..fidelity import comparison_points, network_covariance
 from ..sampling import exact, hmc
 from .experiment import Arrays, Run, fold, strings
 from .processes import Network, Process
@@ -125,7 +126,7 @@ def draw_samples(process: Process, run: Run) -> Arrays:
 def measure_fidelity(process: Process, run: Run) -> Arrays:
     """The closed form: of one hidden layer, and averaged over several."""
     prior = run.settings.network.prior(process, fold(run.key, "network"))
-    times = np.asarray(fidelity(prior).points)[:, 0]
+    times = np.asarray(comparison_points(prior.energy.spectrum.domain))[:, 0]
     each, mean = closed_form(prior, fold(run.key, "hidden"), times, run.settings.study.num_hidden)
     kernel = process.kernel(times, times)
     return {
@@ -249,14 +250,15 @@ def compare(
             "energy_bandwidth": energy_bandwidth(prior, fold(run.key, label)),
         }
         if with_draws:
-            values = draw_values(run, label, prior, times, study.num_draws)
+            drawn = draw_values(run, label, prior, np.append(times, fine), study.num_draws)
+            values, paths = drawn[:, : len(times)], drawn[:3, len(times) :]
             other = process.paths(fold(run.key, f"exact {label}"), len(values), times)
             statistic, p_value = ks_between(values, other)
             found |= {
                 "covariance": second_moments(values),
                 "statistic": statistic,
                 "p_value": p_value,
-                "paths": draw_values(run, f"paths of {label}", prior, fine, 3),
+                "paths": paths,
             }
         for name, value in found.items():
             rows.setdefault(name, []).append(value)
@@ -267,7 +269,8 @@ def compare(
 def energy_bandwidth(prior: Prior, key: jax.Array, share: float = 0.9) -> int:
     """The mode below which this share of the hidden units' own energy lies."""
     (term,) = prior.terms(prior.draw_reference(key))
-    energies = np.sum(np.square(np.asarray(prior.readout_law(term).mixing)), axis=1)
+    mixing = eqx.filter_jit(lambda p, t: p.readout_law(t).mixing)(prior, term)
+    energies = np.sum(np.square(np.asarray(mixing)), axis=1)
     return int(np.searchsorted(np.cumsum(energies), share * energies.sum())) + 1
 
 

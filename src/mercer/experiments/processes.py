@@ -66,20 +66,25 @@ class Network:
     num_points: int | None = None
 
     def prior(self, process: Process, key: jax.Array, normalised: bool = True) -> Prior:
-        """The Mercer prior of this network for a process; its frequencies are drawn with the key."""
-        network = FourierMLP(
-            1,
-            self.width,
-            self.depth,
-            self.num_frequencies,
-            self.frequency_scale,
-            process.boundary,
-            key=key,
-            law=self.law,
-            saturation=self.saturation,
-            hidden_scale=self.hidden_scale,
-            readout_scale=self.readout_scale,
-            activation={"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.activation],
-        )
-        energy = Quadrature(process.make_spectrum(self.num_modes), self.num_points)
-        return Prior(energy, network, normalised=normalised)
+        """The Mercer prior of this network for a process; its frequencies are drawn with the key.
+
+        It is made on the host: hundreds of small operations, each of which an accelerator would
+        first have to compile.
+        """
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            network = FourierMLP(
+                1,
+                self.width,
+                self.depth,
+                self.num_frequencies,
+                self.frequency_scale,
+                process.boundary,
+                key=key,
+                law=self.law,
+                saturation=self.saturation,
+                hidden_scale=self.hidden_scale,
+                readout_scale=self.readout_scale,
+                activation={"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.activation],
+            )
+            energy = Quadrature(process.make_spectrum(self.num_modes), self.num_points)
+            return Prior(energy, network, normalised=normalised)
