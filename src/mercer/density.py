@@ -196,9 +196,8 @@ class Prior(eqx.Module):
         """Whether any network's readout, as its hidden layers are now, needs the slower closed form."""
         if not jax.config.read("jax_enable_x64"):
             return True
-        with jax.ensure_compile_time_eval():
-            laws = [self.readout_law(t) for t in self.terms(self.params) if t.energy is not None]
-        return any(is_stiff(law.mixing) for law in laws)
+        terms = [term for term in self.terms(self.params) if term.energy is not None]
+        return any(is_stiff(t.energy, t.network, self.where, self.reference) for t in terms)
 
     def _energy(self, term: Term, batch: Any) -> Float[Array, ""]:
         if term.energy is None:

@@ -65,9 +65,8 @@ class Quadrature(Energy):
             num_points = int(num_points)
         self.spectrum = spectrum
         self.points, self.weights = spectrum.domain.quadrature(num_points)
-        values = jax.vmap(spectrum.eigenfunctions)(self.points)
-        self.projector = (self.weights[:, None] * values).T
-        _check_resolution(self.projector @ values, num_points, spectrum)
+        self.projector, gram = _project(spectrum, self.points, self.weights)
+        _check_resolution(gram, num_points, spectrum)
 
     def batch(self, key: PRNGKeyArray) -> None:
         return None
@@ -269,6 +268,16 @@ def _check_proposal(domain: Domain, proposal: Domain | None) -> None:
         covers = covers and all(p >= d for p, d in zip(proposal.upper, domain.upper, strict=True))
     if not covers:
         raise ValueError(f"the proposal must cover the domain {domain}, got {proposal}.")
+
+
+@eqx.filter_jit
+def _project(
+    spectrum: Spectrum, points: Float[Array, "n d"], weights: Float[Array, " n"]
+) -> tuple[Float[Array, "K n"], Float[Array, "K K"]]:
+    """The matrix from values at the points to coefficients, and the modes' inner products."""
+    values = jax.vmap(spectrum.eigenfunctions)(points)
+    projector = (weights[:, None] * values).T
+    return projector, projector @ values
 
 
 def _check_resolution(gram: Float[Array, "K K"], points, spectrum: Spectrum) -> None:

@@ -49,10 +49,15 @@ def linear_in_readout(network: Network, where: Where, points: Float[Array, "n d"
     with jax.ensure_compile_time_eval():
         doubled = jax.tree.map(lambda leaf: 2 * leaf + 1, readout)
         moved = eqx.tree_at(where, network, doubled)
-        slope = jax.vmap(lambda x: features(network, where, x))(points)
-        other = jax.vmap(lambda x: features(moved, where, x))(points)
+        slope, other = _slopes(network, where, points), _slopes(moved, where, points)
     size = np.max(np.abs(slope))
     return bool(size > 0 and np.max(np.abs(slope - other)) <= LINEARITY_TOLERANCE * size)
+
+
+@eqx.filter_jit
+def _slopes(network: Network, where: Where, points: Float[Array, "n d"]) -> Float[Array, "n W"]:
+    """Features at the points, compiled as one program."""
+    return jax.vmap(lambda x: features(network, where, x))(points)
 
 
 def features(network: Network, where: Where, x: Float[Array, " d"]) -> Float[Array, " W"]:
@@ -149,11 +154,16 @@ def condition_readout(
         value = offset(network, where, x)
         return value if mean is None else value - mean(x)
 
+    mixing = mix(energy, network, where, scale)
+    residual = jnp.exp(-0.5 * energy.spectrum.log_eigenvalues) * energy.coefficients(rest)
+    return make_law(mixing, residual, scale, is_stiff)
+
+
+def mix(energy: Quadrature, network: Network, where: Where, scale: float) -> Float[Array, "K W"]:
+    """M = σ Λ^(−½) ⟨φ, f⟩."""
     roots = jnp.exp(-0.5 * energy.spectrum.log_eigenvalues)
     values = jax.vmap(lambda x: features(network, where, x))(energy.points)
-    mixing = (scale * roots)[:, None] * (energy.projector @ values)
-    residual = roots * energy.coefficients(rest)
-    return make_law(mixing, residual, scale, is_stiff)
+    return (scale * roots)[:, None] * (energy.projector @ values)
 
 
 def make_law(
@@ -170,11 +180,18 @@ def make_law(
     return Readout(mixing, residual, _factorise(mixing, is_stiff), scale, is_stiff)
 
 
-def is_stiff(mixing: Float[Array, "K W"]) -> bool:
+def is_stiff(energy: Quadrature, network: Network, where: Where, scale: float) -> bool:
     """Whether I + MᵀM is too uneven for Cholesky; taken to be where M is not known yet."""
-    if not is_concrete(mixing):
+    if not is_concrete((network, energy)):
         return True
-    return bool(np.sum(np.square(np.asarray(mixing))) > STIFF)
+    with jax.ensure_compile_time_eval():
+        return bool(_size(energy, network, where, scale) > STIFF)
+
+
+@eqx.filter_jit
+def _size(energy: Quadrature, network: Network, where: Where, scale: float) -> Float[Array, ""]:
+    """|M|²."""
+    return jnp.sum(jnp.square(mix(energy, network, where, scale)))
 
 
 def _factorise(mixing: Float[Array, "K W"], is_stiff: bool) -> Float[Array, "m m"]:

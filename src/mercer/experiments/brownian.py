@@ -38,12 +38,12 @@ SETTINGS = {
     ),
     "quick": Settings(
         network=QUICK,
-        chain=Chain(CHAIN, True, 8, 340, 30, 12, 0.006),
-        study=Study(200, 100, (20, 160), (40, 160), (1, 2, 3), 3),
-        num_draws=6_000, parallel=8, num_grid=100, num_fine=100_000, num_null=40,
-        recipe=Recipe(50, 100, 10, 100, 12, 10, (1e-7, 1e-6, 1e-5)),
+        chain=Chain(CHAIN, True, 8, 400, 20, 12, 0.006),
+        study=Study(200, 100, (20, 160), (40, 160), (1, 3), 2),
+        num_draws=5_600, parallel=8, num_grid=100, num_fine=100_000, num_null=40,
+        recipe=Recipe(50, 100, 10, 100, 12, 10, (1e-7, 1e-5)),
         convergence=Convergence(
-            (32, 64), (8.0, 16.0), CHAIN, (8, 32, 64), (10.0, 30.0, 100.0), 2
+            (32, 64), (8.0,), CHAIN, (16, 64), (10.0, 100.0), 2
         ),
     ),
     "paper": Settings(

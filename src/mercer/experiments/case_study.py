@@ -112,7 +112,7 @@ def second_moments(values: np.ndarray) -> np.ndarray:
 def draw_samples(process: Process, run: Run) -> Arrays:
     """Five networks and five exact paths on a fine grid."""
     settings = run.settings
-    prior = settings.network.prior(process, fold(run.key, "network"))
+    prior = settings.network.prior(process, fold(run.shared, "network"))
     fine = np.linspace(0, 1, settings.num_fine)
     record = jax.jit(lambda key: record_at(prior, fine)(prior.draw(key)))
     ours = [np.asarray(record(key)) for key in jax.random.split(fold(run.key, "ours"), 5)]
@@ -125,7 +125,7 @@ def draw_samples(process: Process, run: Run) -> Arrays:
 
 def measure_fidelity(process: Process, run: Run) -> Arrays:
     """The closed form: of one hidden layer, and averaged over several."""
-    prior = run.settings.network.prior(process, fold(run.key, "network"))
+    prior = run.settings.network.prior(process, fold(run.shared, "network"))
     times = np.asarray(comparison_points(prior.energy.spectrum.domain))[:, 0]
     each, mean = closed_form(prior, fold(run.key, "hidden"), times, run.settings.study.num_hidden)
     kernel = process.kernel(times, times)
@@ -141,7 +141,7 @@ def draw_exactly(process: Process, run: Run) -> Arrays:
     """Independent exact draws of every parameter: covariance, and tests along t."""
     settings = run.settings
     times = grid_of(settings.num_grid, process)
-    prior = settings.network.prior(process, fold(run.key, "network"))
+    prior = settings.network.prior(process, fold(run.shared, "network"))
     begin = time.monotonic()
     draws = run.sample(
         "exact",
@@ -186,7 +186,7 @@ def run_chain(process: Process, run: Run) -> Arrays:
     """HMC over every parameter, from exact draws, on the same kind of prior."""
     chain: Chain = run.settings.chain
     times = grid_of(run.settings.study.num_grid, process)
-    key = fold(run.key, "network")
+    key = fold(run.shared, "network")
     prior = chain.network.prior(process, key)
     target = prior if chain.normalised else chain.network.prior(process, key, normalised=False)
     starts = jax.jit(lambda keys: jax.lax.map(prior.draw, keys))(
@@ -241,7 +241,7 @@ def compare(
     rows: dict[str, list] = {}
     for label, network in networks.items():
         run.tell(f"      {label}")
-        prior = network.prior(process, fold(run.key, "network"))
+        prior = network.prior(process, fold(run.shared, "network"))
         each, mean = closed_form(prior, fold(run.key, label), times, study.num_hidden)
         found = {
             "closed_form": mean,
@@ -326,7 +326,7 @@ def vary_factor(process: Process, run: Run) -> Arrays:
     variance, p_values = [], []
     for label, each in networks.items():
         run.tell(f"      {label}")
-        prior = each.prior(process, fold(run.key, "network"))
+        prior = each.prior(process, fold(run.shared, "network"))
         _, mean = closed_form(prior, fold(run.key, label), times, run.settings.study.num_hidden)
         values = draw_values(run, f"draws of {label}", prior, times, run.settings.study.num_draws)
         variance.append(np.diag(mean) / process.variance(times))

@@ -28,7 +28,7 @@ def measure_convergence(process: Process, run: Run) -> Arrays:
     kernel = process.kernel(times, times)
 
     def error(network: Network) -> float:
-        prior = network.prior(process, fold(run.key, "network"))
+        prior = network.prior(process, fold(run.shared, "network"))
         mean = closed_form(prior, fold(run.key, "hidden"), times, sizes.num_hidden)[1]
         return float(np.max(np.abs(mean - kernel)))
 

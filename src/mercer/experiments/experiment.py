@@ -22,10 +22,12 @@ Results = Mapping[str, Arrays]
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a stage has at hand: its settings, a key of its own, and a folder for its draws."""
+    """What a stage has at hand: its settings, a key of its own and one that all stages share, and a
+    folder for its draws."""
 
     settings: Any
     key: jax.Array
+    shared: jax.Array
     folder: Path
     tell: Callable[[str], None]
     progress: bool = True

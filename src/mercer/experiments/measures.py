@@ -94,7 +94,7 @@ def estimate(process: Process, settings: CaseSettings) -> float:
     prior = settings.network.prior(process, jax.random.key(0))
     chain = settings.chain
     target = chain.network.prior(process, jax.random.key(0), normalised=chain.normalised)
-    draw = _time(jax.jit(prior.draw), jax.random.key(1))
+    draw = _time(jax.jit(lambda seed: prior.draw(jax.random.key(seed))), 1)
     slope = _time(jax.jit(jax.grad(target)), target.params)
     study = settings.study
     variants = len(study.truncations) + len(study.widths) + 4

@@ -48,7 +48,7 @@ def reproduce(
             continue
         tell(label)
         begin, draws = time.monotonic(), draws_folder(folder, stage.name)
-        arrays = stage.compute(Run(settings, fold(key, stage.name), draws, tell, progress))
+        arrays = stage.compute(Run(settings, fold(key, stage.name), key, draws, tell, progress))
         write_arrays(folder, stage.name, arrays | {"seconds": time.monotonic() - begin})
         shutil.rmtree(draws, ignore_errors=True)
     shutil.rmtree(folder / "draws", ignore_errors=True)
