@@ -21,7 +21,7 @@ class Settings(CaseSettings):
 
 
 SMOKE = Network(32, 48, 6.0, 4.0, 50.0, 0.02)
-QUICK = Network(160, 160, 15.0, 4.0, 100.0, 0.003)
+QUICK = Network(128, 128, 14.0, 4.0, 100.0, 0.004)
 MIDDLE = Network(256, 256, 20.0, 4.0, 100.0, 0.002)
 PAPER = Network(1000, 1000, 50.0, 12.0, 600.0, 0.0005, num_frequencies=64)
 CHAIN = Network(64, 64, 8.0, 4.0, 50.0, 0.01)
@@ -38,10 +38,10 @@ SETTINGS = {
     ),
     "quick": Settings(
         network=QUICK,
-        chain=Chain(CHAIN, True, 8, 400, 20, 12, 0.006),
-        study=Study(200, 100, (20, 160), (40, 160), (1, 3), 2),
-        num_draws=5_600, parallel=8, num_grid=100, num_fine=100_000, num_null=40,
-        recipe=Recipe(50, 100, 10, 100, 12, 10, (1e-7, 1e-5)),
+        chain=Chain(CHAIN, True, 4, 740, 20, 12, 0.006),
+        study=Study(200, 100, (20, 128), (32, 128), (1, 3), 2),
+        num_draws=5_000, parallel=8, num_grid=100, num_fine=100_000, num_null=40,
+        recipe=Recipe(50, 100, 10, 100, 8, 10, (1e-7, 1e-5)),
         convergence=Convergence(
             (32, 64), (8.0,), CHAIN, (16, 64), (10.0, 100.0), 2
         ),
