@@ -211,7 +211,7 @@ def draw_factor(process: Process, results: Results) -> Figure:
         )
     left.axhline(1, color=INK, linewidth=0.8, linestyle="--")
     left.set(title="Variance over the process's, closed form", xlabel="t", ylim=(0, 1.1))
-    left.legend(title="factor")
+    left.legend(title="factor", loc="lower right")
     right.axhline(LEVEL, color=INK, linewidth=0.8, linestyle="--")
     right.set(title=f"KS p-value, {held['num_draws']:,} exact draws", xlabel="t")
     right.legend()
@@ -237,6 +237,9 @@ def draw_convergence(process: Process, results: Results) -> Figure:
     axes[1].legend()
     axes[2].loglog(held["scales"], held["by_scale"], "o-", linewidth=1.3)
     axes[2].set(title="Reference: the readout's scale", xlabel="readout scale")
+    for panel, sizes in zip(axes, (held["widths"], held["modes"], held["scales"]), strict=True):
+        panel.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        panel.minorticks_off()
     return figure
 
 
@@ -310,8 +313,8 @@ def pictures_of(process: Process) -> dict[str, Picture]:
                     ("width",), partial(draw_panels, "width", process)),
             Picture("width_tests", "Two-sample Kolmogorov–Smirnov tests against exact paths, by width.",
                     ("width",), partial(draw_study_tests, "width", process)),
-            Picture("depth", "Each steep layer sharpens what the one before made: depth costs accuracy with "
-                    "the same units, more width hardly helps, gentle units (tanh, slope at most 2) do.",
+            Picture("depth", "Depth with the same units, with twice the width, and with gentler units (tanh of "
+                    "slope at most 2): steep layers sharpen what the ones before made.",
                     ("depth",), partial(draw_depth, process)),
             Picture("factor", "Near zero: the paper's factor keeps the network too small; one that saturates "
                     "does not.",

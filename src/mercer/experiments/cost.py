@@ -74,7 +74,7 @@ def exact_flops(points: np.ndarray, width: int, num_modes: int, num_inputs: int 
 
 def count_operations(run: Run) -> Arrays:
     """The curves of the paper's figure, and where each reaches the device's line."""
-    points = np.geomspace(1, 1e13, 400)
+    points = np.geomspace(1, 1e15, 400)
     high, low = SCENARIOS["high cost"], SCENARIOS["low cost"]
     curves = {
         "Mercer, high cost": mercer_flops(points, **high),
