@@ -63,16 +63,22 @@ def _run(
         metrics = run_experiment(
             experiment, scale, seed, folder, _tell, resume=resume, overwrite=overwrite
         )
-    except (KeyboardInterrupt, SamplingError):
-        draw_figures(experiment, folder)
-        page = write_report(folder, EXPERIMENTS)
-        console.print(f"stopped; what is done is kept in {page}", soft_wrap=True)
-        console.print(
-            "the same command with --resume instead of --overwrite goes on", soft_wrap=True
-        )
+    except KeyboardInterrupt:
+        _tell_of_stop(experiment, folder)
+        raise typer.Exit(130) from None
+    except SamplingError:
+        _tell_of_stop(experiment, folder)
         raise
     console.print(_table(experiment, metrics, scale, seed))
     console.print(f"report: {write_report(folder, EXPERIMENTS)}", soft_wrap=True)
+
+
+def _tell_of_stop(experiment: Experiment, folder: Path) -> None:
+    """Where what was done is, and how to go on."""
+    draw_figures(experiment, folder)
+    page = write_report(folder, EXPERIMENTS)
+    console.print(f"stopped; what is done is kept, and shown in {page}", soft_wrap=True)
+    console.print("the same command with --resume, without --overwrite, goes on", soft_wrap=True)
 
 
 def _tell(words: str) -> None:
@@ -107,14 +113,10 @@ def main() -> None:
     """Run the command line, with one line for a mistake and nothing lost on an interrupt."""
     jax.config.update("jax_enable_x64", True)
     try:
-        app(standalone_mode=False)
+        app()
     except (ValueError, OSError, SamplingError) as error:
         console.print(f"[bold red]mercer:[/] {error}", highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)
 
 
 if __name__ == "__main__":
