@@ -8,7 +8,7 @@ from .case_figures import pictures_of
 from .case_study import CaseSettings, stages_of
 from .experiment import Experiment, Stage
 from .measures import estimate, measure_case, quantities_of
-from .processes import BRIDGE
+from .processes import BRIDGE, Network
 
 PICTURES = ("samples", "covariance", "marginals", "tests", "chain", "factor")
 CASE = ("samples", "fidelity", "exact", "chain", "factor")
@@ -18,12 +18,13 @@ def _settings(scale: str) -> CaseSettings:
     """Those of Brownian motion, with half its readout scales: the bridge's deviation is half."""
     motion = brownian.SETTINGS[scale]
     shared = {f.name: getattr(motion, f.name) for f in dataclasses.fields(CaseSettings)}
-    network = motion.network
-    halved = dataclasses.replace(network, readout_scale=network.readout_scale / 2)
-    chain = motion.chain
-    soft = dataclasses.replace(chain.network, readout_scale=chain.network.readout_scale / 2)
-    chain = dataclasses.replace(chain, network=soft)
-    return CaseSettings(**shared | {"network": halved, "chain": chain})
+    own = {name: _halve(shared[name]) for name in ("network", "portrait")}
+    chain = dataclasses.replace(motion.chain, network=_halve(motion.chain.network))
+    return CaseSettings(**shared | own | {"chain": chain})
+
+
+def _halve(network: Network) -> Network:
+    return dataclasses.replace(network, readout_scale=network.readout_scale / 2)
 
 
 EXPERIMENT = Experiment(

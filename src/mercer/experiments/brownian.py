@@ -24,12 +24,14 @@ SMOKE = Network(32, 48, 6.0, 4.0, 50.0, 0.02)
 QUICK = Network(128, 128, 14.0, 4.0, 100.0, 0.004)
 MIDDLE = Network(256, 256, 20.0, 4.0, 100.0, 0.002)
 PAPER = Network(1000, 1000, 50.0, 12.0, 600.0, 0.0005, num_frequencies=64)
+PORTRAIT = Network(600, 800, 40.0, 8.0, 300.0, 0.001)
 CHAIN = Network(64, 64, 8.0, 4.0, 50.0, 0.01)
 WIDE_CHAIN = Network(1000, 1000, 10.0, 4.0, 30.0, 0.003, law="cauchy")
 
 SETTINGS = {
     "smoke": Settings(
         network=SMOKE,
+        portrait=SMOKE,
         chain=Chain(Network(12, 12, 4.0, 4.0, 30.0, 0.05), True, 4, 40, 20, 10, 0.01),
         study=Study(100, 20, (8, 48), (16, 32), (1, 2), 2),
         num_draws=400, parallel=8, num_grid=50, num_fine=2_000, num_null=5,
@@ -38,7 +40,8 @@ SETTINGS = {
     ),
     "quick": Settings(
         network=QUICK,
-        chain=Chain(CHAIN, True, 4, 740, 20, 12, 0.006),
+        portrait=PORTRAIT,
+        chain=Chain(CHAIN, True, 4, 660, 20, 12, 0.006),
         study=Study(200, 100, (20, 128), (32, 128), (1, 3), 2),
         num_draws=5_000, parallel=8, num_grid=100, num_fine=100_000, num_null=40,
         recipe=Recipe(50, 100, 10, 100, 8, 10, (1e-7, 1e-5)),
@@ -48,6 +51,7 @@ SETTINGS = {
     ),
     "paper": Settings(
         network=PAPER,
+        portrait=PAPER,
         chain=Chain(WIDE_CHAIN, False, 32, 450, 40, 100, 0.003),
         study=Study(4_000, 100, (20, 100, 500, 1000), (100, 250, 500, 1000, 2500), (1, 2, 3), 4),
         num_draws=100_000, parallel=100, num_grid=1000, num_fine=100_000, num_null=100,

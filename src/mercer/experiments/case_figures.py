@@ -18,7 +18,7 @@ def draw_samples(process: Process, results: Results) -> Figure:
     held = results["samples"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3), sharey=True, layout="constrained")
     paths(left, held["times"], held["exact"], process.name)
-    paths(right, held["times"], held["ours"], "Networks from the Mercer prior")
+    paths(right, held["times"], held["ours"], f"Networks of width {held['width']}, Mercer prior")
     return figure
 
 

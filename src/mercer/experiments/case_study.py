@@ -51,9 +51,11 @@ class Study:
 
 @dataclasses.dataclass(frozen=True)
 class CaseSettings:
-    """How large a run is. `parallel` exact draws are made at once."""
+    """How large a run is. `parallel` exact draws are made at once; `portrait` is the network whose
+    paths are shown."""
 
     network: Network
+    portrait: Network
     chain: Chain
     study: Study
     num_draws: int
@@ -112,12 +114,13 @@ def second_moments(values: np.ndarray) -> np.ndarray:
 def draw_samples(process: Process, run: Run) -> Arrays:
     """Five networks and five exact paths on a fine grid."""
     settings = run.settings
-    prior = settings.network.prior(process, fold(run.shared, "network"))
+    prior = settings.portrait.prior(process, fold(run.shared, "network"))
     fine = np.linspace(0, 1, settings.num_fine)
     record = jax.jit(lambda key: record_at(prior, fine)(prior.draw(key)))
     ours = [np.asarray(record(key)) for key in jax.random.split(fold(run.key, "ours"), 5)]
     return {
         "times": fine,
+        "width": settings.portrait.width,
         "ours": np.stack(ours),
         "exact": process.paths(fold(run.key, "exact"), 5, fine),
     }
