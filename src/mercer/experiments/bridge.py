@@ -5,10 +5,11 @@ from functools import partial
 
 from . import brownian
 from .case_figures import pictures_of
-from .case_study import CaseSettings, stages_of
-from .experiment import Experiment, Stage
+from .case_study import CaseSettings
+from .experiment import Experiment
 from .measures import estimate, measure_case, quantities_of
 from .processes import BRIDGE, Network
+from .studies import stages_of
 
 PICTURES = ("samples", "covariance", "marginals", "tests", "chain", "factor")
 CASE = ("samples", "fidelity", "exact", "chain", "factor")
@@ -31,7 +32,7 @@ EXPERIMENT = Experiment(
     name="bridge",
     title="The Brownian bridge from networks, every parameter random",
     settings={scale: _settings(scale) for scale in brownian.SETTINGS},
-    stages=tuple(Stage(*stage) for stage in stages_of(BRIDGE, CASE)),
+    stages=tuple(stages_of(BRIDGE, CASE)),
     pictures=tuple(pictures_of(BRIDGE)[name] for name in PICTURES),
     quantities=quantities_of(0.024, {"quick": 0.02, "paper": 0.006}, {"paper": 0.024}),
     measure=partial(measure_case, BRIDGE),

@@ -4,12 +4,13 @@ import dataclasses
 from functools import partial
 
 from .case_figures import pictures_of
-from .case_study import CaseSettings, Chain, Study, stages_of
+from .case_study import CaseSettings, Chain, Study
 from .convergence import Convergence, measure_convergence
 from .experiment import Experiment, Stage
 from .measures import estimate, measure_case, quantities_of
 from .processes import MOTION, Network
 from .recipe import Recipe, follow_recipe
+from .studies import stages_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,7 @@ EXPERIMENT = Experiment(
     title="Brownian motion from networks, every parameter random",
     settings=SETTINGS,
     stages=(
-        *(Stage(*stage) for stage in stages_of(MOTION, CASE)),
+        *stages_of(MOTION, CASE),
         Stage("convergence", "rates of convergence", partial(measure_convergence, MOTION)),
         Stage("recipe", "the paper's own recipe", partial(follow_recipe, MOTION)),
     ),
