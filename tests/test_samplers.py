@@ -290,7 +290,7 @@ def test_full_network_follows_the_process_given_data():
     posterior = mercer.Posterior(prior, mercer.Gaussian(0.1), (x, y))
     grid = np.linspace(0.02, 0.98, 30)[:, None]
     draws = mercer.sample(
-        jax.random.key(2), posterior, mercer.nuts(max_doublings=6), num_draws=200, num_warmup=250,
+        jax.random.key(2), posterior, mercer.nuts(max_doublings=6), num_draws=500, num_warmup=250,
         num_chains=4, record=lambda p: jax.vmap(posterior.network(p))(jnp.asarray(grid)), progress=False,
     )  # fmt: skip
     exact = truth.condition(x, y, 0.1)
