@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mercer
+from mercer.checks import require_key
 from mercer.domains import require_inside
 
 UNIT = mercer.Interval(0, 1)
@@ -181,6 +182,19 @@ CASES = {
         lambda: mercer.Posterior(prior(), mercer.Gaussian(0.1), (np.ones((2, 1)), [1.0, np.nan])),
         r"first at index \(1,\)",
     ),
+    "words for y": (
+        lambda: mercer.Posterior(prior(), mercer.Gaussian(0.1), (np.ones((2, 1)), ["a", "b"])),
+        "y must hold real numbers",
+    ),
+    "complex y": (
+        lambda: mercer.Posterior(prior(), mercer.Gaussian(0.1), (np.ones((2, 1)), [1j, 2j])),
+        "y must hold real numbers",
+    ),
+    "rows of different length": (
+        lambda: mercer.Posterior(prior(), mercer.Gaussian(0.1), ([[1.0], [0.5, 0.5]], np.ones(2))),
+        "X must be a rectangular array",
+    ),
+    "a number for a key": (lambda: require_key(0), "key must be a random key"),
     "points outside": (
         lambda: mercer.Posterior(prior(), mercer.Gaussian(0.1), ([[0.5], [1.25]], [0.0, 0.0])),
         "row 1, by 0.25",

@@ -1,6 +1,7 @@
 """Every experiment from one command at smoke scale, and the command line's manners."""
 
 import dataclasses
+import functools
 import json
 import shutil
 import subprocess
@@ -33,13 +34,24 @@ def invoke(*arguments):
         return CliRunner().invoke(cli.app, [str(a) for a in arguments])
 
 
-@pytest.fixture(scope="module", params=["brownian", "bridge"])
-def run_folder(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a finished run by its name; each is run once."""
+
+    @functools.cache
+    def run(name):
+        folder = tmp_path_factory.mktemp("runs") / name
+        result = invoke("reproduce", name, "--scale", "smoke", "--out", folder)
+        assert result.exit_code == 0, result.output
+        return folder
+
+    return run
+
+
+@pytest.fixture(params=["brownian", "bridge"])
+def run_folder(request, finished):
     """A finished run of a case study."""
-    folder = tmp_path_factory.mktemp("runs") / request.param
-    result = invoke("reproduce", request.param, "--scale", "smoke", "--out", folder)
-    assert result.exit_code == 0, result.output
-    return folder
+    return finished(request.param)
 
 
 def test_case_study_at_smoke_scale(run_folder):
@@ -64,9 +76,7 @@ def test_a_report_is_drawn_again_from_the_arrays(run_folder, tmp_path):
         assert (copy / "figures" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_an_interrupted_run_goes_on_to_the_same_numbers(run_folder, tmp_path):
-    if run_folder.name != "bridge":
-        pytest.skip("one process is enough")
+def test_an_interrupted_run_goes_on_to_the_same_numbers(finished, tmp_path):
     experiment, folder = EXPERIMENTS["bridge"], tmp_path / "stopped"
 
     def stop(run):
@@ -87,7 +97,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(run_folder, tmp_path):
     assert result.exit_code == 0, result.output
     assert result.output.count("done before") == 3
     for stage in experiment.stages:
-        whole, resumed = (read_arrays(f, stage.name) for f in (run_folder, folder))
+        whole, resumed = (read_arrays(f, stage.name) for f in (finished("bridge"), folder))
         for name in whole:
             if "seconds" not in name:
                 np.testing.assert_array_equal(whole[name], resumed[name])
@@ -197,13 +207,11 @@ def test_operations_are_those_of_the_papers_table():
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine to show the page in")
 @pytest.mark.parametrize("width", [390, 1280])
-def test_report_opens_in_a_browser(run_folder, tmp_path, width):
-    if run_folder.name != "brownian":
-        pytest.skip("one page is enough")
+def test_report_opens_in_a_browser(finished, tmp_path, width):
     picture = tmp_path / "page.png"
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
                "--disable-background-networking", f"--window-size={width},1400",
                f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={picture}",
-               (run_folder / "report.html").as_uri()]  # fmt: skip
+               (finished("brownian") / "report.html").as_uri()]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     assert picture.stat().st_size > 20_000

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike
+from jaxtyping import Array, ArrayLike
 
 Real = float | int | np.number
 
@@ -38,6 +38,26 @@ def require_finite(name: str, value: ArrayLike) -> None:
             f"{name} has {len(bad)} entries that are NaN or infinite, the first at index {where}; "
             "remove or impute them first."
         )
+
+
+def as_real(name: str, value: object) -> Array:
+    """The value as an array of real numbers; raises where it is none."""
+    if is_concrete(value):
+        try:
+            held = np.asarray(value)
+        except ValueError as error:
+            raise ValueError(f"{name} must be a rectangular array: {error}") from error
+        if held.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{name} must hold real numbers, got {held.dtype}; encode or remove the others."
+            )
+    return jnp.asarray(value)
+
+
+def require_key(key: object) -> None:
+    """Raise unless it is an array, as random keys are."""
+    if not isinstance(key, jax.Array):
+        raise ValueError(f"key must be a random key, got {key!r}; use jax.random.key(0).")
 
 
 def require_float64(what: str) -> None:

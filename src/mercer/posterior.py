@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .checks import default_float, require_count, require_finite
+from .checks import as_real, default_float, require_count, require_finite
 from .density import Params, Prior
 from .likelihoods import Likelihood
 
@@ -159,8 +159,8 @@ class Posterior(eqx.Module):
 def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Array, Array]:
     if not isinstance(data, tuple) or len(data) != 2:
         raise ValueError("data must be a pair (X, y).")
-    inputs = jnp.asarray(data[0], default_float())
-    targets = jnp.asarray(data[1])
+    inputs = as_real("X", data[0]).astype(default_float())
+    targets = as_real("y", data[1])
     if inputs.ndim != 2:
         raise ValueError(f"X must have shape (n, d), got {inputs.shape}; use X[:, None] in 1-D.")
     if inputs.shape[0] == 0:

@@ -1,8 +1,11 @@
 """The figures of the studies, from arrays alone."""
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from ..diagnostics import ks_critical
 from ..plots import ACCENT, COLOURS, INK, covariance, paths
@@ -68,6 +71,7 @@ def draw_study_tests(stage: str, process: Process, results: Results) -> Figure:
     axes[2].loglog(sizes, held["closed_error"], "o-", linewidth=1.2, label="over hidden layers")
     axes[2].loglog(sizes, held["closed_error_one"], "o:", linewidth=1.2, label="one hidden layer")
     axes[2].set(title="Largest covariance error, closed form", xlabel=str(held["labels"][0])[0])
+    label_sizes(axes[2], sizes)
     axes[2].legend()
     return figure
 
@@ -112,19 +116,16 @@ def draw_depth(process: Process, results: Results) -> Figure:
 def draw_factor(process: Process, results: Results) -> Figure:
     """Variance near zero in closed form, and tests there."""
     held = results["factor"]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     for label, ratio, p_value in zip(held["labels"], held["ratio"], held["p_value"], strict=True):
-        share = np.mean(p_value > LEVEL)
-        left.semilogx(held["times"], ratio, linewidth=1.4, label=str(label))
-        right.loglog(
-            held["times"], np.maximum(p_value, 1e-12), linewidth=1, label=f"{share:.0%} pass"
-        )
+        words = f"{label}: {np.mean(p_value > LEVEL):.0%} pass"
+        left.semilogx(held["times"], ratio, linewidth=1.4, label=words)
+        right.loglog(held["times"], np.maximum(p_value, 1e-12), linewidth=1)
     left.axhline(1, color=INK, linewidth=0.8, linestyle="--")
     left.set(title="Variance over the process's, closed form", xlabel="t", ylim=(0, 1.1))
-    left.legend(title="factor", loc="lower right")
     right.axhline(LEVEL, color=INK, linewidth=0.8, linestyle="--")
     right.set(title=f"KS p-value, {held['num_draws']:,} exact draws", xlabel="t")
-    right.legend()
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
@@ -148,9 +149,14 @@ def draw_convergence(process: Process, results: Results) -> Figure:
     axes[2].loglog(held["scales"], held["by_scale"], "o-", linewidth=1.3)
     axes[2].set(title="Reference: the readout's scale", xlabel="readout scale")
     for panel, sizes in zip(axes, (held["widths"], held["modes"], held["scales"]), strict=True):
-        panel.set_xticks(sizes, [f"{size:g}" for size in sizes])
-        panel.minorticks_off()
+        label_sizes(panel, sizes)
     return figure
+
+
+def label_sizes(axes: plt.Axes, sizes: Sequence[float]) -> None:
+    """The sizes themselves as ticks of a logarithmic axis."""
+    axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def rate(sizes: np.ndarray, errors: np.ndarray) -> float:

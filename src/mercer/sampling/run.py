@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ..checks import Real, require_count, require_positive
+from ..checks import Real, require_count, require_key, require_positive
 from ..draws import Draws
 from ..rows import Layout, Memory
 from .algorithm import Algorithm, Density, Info, sum_up
@@ -82,6 +82,7 @@ def sample(
 
     Chains are spread over all devices, in groups of `data_devices` that share the rows of data.
     """
+    require_key(key)
     if resume and store is None:
         raise ValueError("resume=True needs the store to go on with.")
     plan = _plan(
