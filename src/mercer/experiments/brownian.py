@@ -24,7 +24,7 @@ class Settings(CaseSettings):
 SMOKE = Network(32, 48, 6.0, 4.0, 50.0, 0.02)
 QUICK = Network(128, 128, 14.0, 4.0, 100.0, 0.004)
 MIDDLE = Network(256, 256, 20.0, 4.0, 100.0, 0.002)
-PAPER = Network(1000, 1000, 50.0, 12.0, 600.0, 0.0005, num_frequencies=64)
+PAPER = Network(1000, 1000, 75.0, 8.0, 600.0, 0.0003, num_frequencies=64)
 PORTRAIT = Network(600, 800, 40.0, 8.0, 300.0, 0.001)
 CHAIN = Network(64, 64, 8.0, 4.0, 50.0, 0.01)
 WIDE_CHAIN = Network(1000, 1000, 10.0, 4.0, 30.0, 0.003, law="cauchy")

@@ -122,7 +122,8 @@ def draw_factor(process: Process, results: Results) -> Figure:
         left.semilogx(held["times"], ratio, linewidth=1.4, label=words)
         right.loglog(held["times"], np.maximum(p_value, 1e-12), linewidth=1)
     left.axhline(1, color=INK, linewidth=0.8, linestyle="--")
-    left.set(title="Variance over the process's, closed form", xlabel="t", ylim=(0, 1.1))
+    left.set(title="Variance over the process's, closed form", xlabel="t",
+             ylim=(0, max(1.1, 1.05 * np.max(held["ratio"]))))  # fmt: skip
     right.axhline(LEVEL, color=INK, linewidth=0.8, linestyle="--")
     right.set(title=f"KS p-value, {held['num_draws']:,} exact draws", xlabel="t")
     figure.legend(loc="outside lower center", ncols=3)
