@@ -12,16 +12,20 @@ from .processes import BRIDGE, Network
 from .studies import stages_of
 
 PICTURES = ("samples", "covariance", "marginals", "tests", "chain", "factor")
-CASE = ("samples", "fidelity", "exact", "chain", "factor")
+CASE = ("samples", "fidelity", "exact", "tests", "chain", "factor")
 
 
 def _settings(scale: str) -> CaseSettings:
-    """Those of Brownian motion, with half its readout scales: the bridge's deviation is half."""
+    """Those of Brownian motion, with half its readout scales: the bridge's deviation is half.
+
+    Its tests are repeated a quarter as often.
+    """
     motion = brownian.SETTINGS[scale]
     shared = {f.name: getattr(motion, f.name) for f in dataclasses.fields(CaseSettings)}
     own = {name: _halve(shared[name]) for name in ("network", "portrait")}
     chain = dataclasses.replace(motion.chain, network=_halve(motion.chain.network))
-    return CaseSettings(**shared | own | {"chain": chain})
+    own |= {"chain": chain, "num_repeats": motion.num_repeats // 4}
+    return CaseSettings(**shared | own)
 
 
 def _halve(network: Network) -> Network:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +51,8 @@ class Study:
 @dataclasses.dataclass(frozen=True)
 class CaseSettings:
     """How large a run is. `parallel` exact draws are made at once; `portrait` is the network whose
-    paths are shown."""
+    paths are shown; tests are repeated with `num_repeats` further sets of `num_draws`, and
+    `num_null` times with exact paths."""
 
     network: Network
     portrait: Network
@@ -60,6 +62,7 @@ class CaseSettings:
     parallel: int
     num_grid: int
     num_fine: int
+    num_repeats: int
     num_null: int
 
 
@@ -80,15 +83,21 @@ def record_at(prior: Prior, times: np.ndarray):
     return record
 
 
-def draw_values(run: Run, name: str, prior: Prior, times: np.ndarray, count: int) -> np.ndarray:
-    """Values of `count` independent exact draws at the times, shape (draws, times)."""
+def value_drawer(
+    run: Run, prior: Prior, times: np.ndarray, count: int
+) -> Callable[[str], np.ndarray]:
+    """A compiled function of a name: values of `count` independent exact draws, (draws, times)."""
     parallel = min(run.settings.parallel, count)
     record = record_at(prior, times)
     chunk = jax.jit(jax.vmap(lambda key: record(prior.draw(key))))
     rounds = -(-count // parallel)
-    keys = jax.random.split(fold(run.key, name), (rounds, parallel))
-    values = [np.asarray(chunk(keys[i])) for i in run.each(name, range(rounds))]
-    return np.concatenate(values)[:count]
+
+    def draw(name: str) -> np.ndarray:
+        keys = jax.random.split(fold(run.key, name), (rounds, parallel))
+        values = [np.asarray(chunk(keys[i])) for i in run.each(name, range(rounds))]
+        return np.concatenate(values)[:count]
+
+    return draw
 
 
 def closed_form(
@@ -165,22 +174,42 @@ def draw_exactly(process: Process, run: Run) -> Arrays:
         "drawing_seconds": drawing,
         "statistic": statistic,
         "p_value": p_value,
-        "null_share": null_shares(process, run, times),
         "marginals": values[:, marked],
     }
 
 
-def null_shares(process: Process, run: Run, times: np.ndarray) -> np.ndarray:
-    """Shares of times that pass the test when the draws are exact paths, one a repetition.
+def repeat_tests(process: Process, run: Run) -> Arrays:
+    """Shares of times that pass the test, for further sets of draws and for sets of exact paths.
 
-    Neighbouring times see nearly the same draws, so they pass or fail together, and the share is
-    far more spread than that of independent tests. Its law does not depend on the number of draws.
+    Neighbouring times see nearly the same draws, so they pass or fail together, and the share of
+    one set is far more spread than that of independent tests, near zero above all. For exact paths
+    its law does not depend on the number of draws.
     """
-    shares = []
-    for key in jax.random.split(fold(run.key, "null"), run.settings.num_null):
-        paths = process.paths(key, NULL_DRAWS, times)
-        shares.append(np.mean(ks_along(paths, np.sqrt(process.variance(times)))[1] > LEVEL))
-    return np.array(shares)
+    settings = run.settings
+    times = grid_of(settings.num_grid, process)
+    prior = settings.network.prior(process, fold(run.shared, "network"))
+    draw = value_drawer(run, prior, times, settings.num_draws)
+    ours = [
+        passed_shares(process, times, draw(f"set {i + 2} of draws"))
+        for i in range(settings.num_repeats)
+    ]
+    keys = jax.random.split(fold(run.key, "null"), settings.num_null)
+    exact_paths = [
+        passed_shares(process, times, process.paths(keys[i], NULL_DRAWS, times))
+        for i in run.each("exact paths", range(settings.num_null))
+    ]
+    return {"shares": np.reshape(ours, (-1, 2)), "null_shares": np.array(exact_paths)}
+
+
+def passed_shares(process: Process, times: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+    """Shares of all times, and of those near zero, at which the values pass the test."""
+    return shares_of(times, ks_along(values, np.sqrt(process.variance(times)))[1])
+
+
+def shares_of(times: np.ndarray, p_value: np.ndarray) -> tuple[float, float]:
+    """Shares of p-values above the level, at all times and near zero."""
+    passed = p_value > LEVEL
+    return float(passed.mean()), float(passed[times < NEAR_ZERO].mean())
 
 
 def run_chain(process: Process, run: Run) -> Arrays:

@@ -15,11 +15,12 @@ from .case_study import (
     closed_form,
     draw_exactly,
     draw_samples,
-    draw_values,
     grid_of,
     measure_fidelity,
+    repeat_tests,
     run_chain,
     second_moments,
+    value_drawer,
 )
 from .experiment import Arrays, Run, Stage, fold, strings
 from .processes import Network, Process
@@ -45,7 +46,7 @@ def compare(
             "energy_bandwidth": energy_bandwidth(prior, fold(run.key, label)),
         }
         if with_draws:
-            drawn = draw_values(run, label, prior, np.append(times, fine), study.num_draws)
+            drawn = value_drawer(run, prior, np.append(times, fine), study.num_draws)(label)
             values, paths = drawn[:, : len(times)], drawn[:3, len(times) :]
             other = process.paths(fold(run.key, f"exact {label}"), len(values), times)
             statistic, p_value = ks_between(values, other)
@@ -123,7 +124,8 @@ def vary_factor(process: Process, run: Run) -> Arrays:
         run.tell(f"      {label}")
         prior = each.prior(process, fold(run.shared, "network"))
         _, mean = closed_form(prior, fold(run.key, label), times, run.settings.study.num_hidden)
-        values = draw_values(run, f"draws of {label}", prior, times, run.settings.study.num_draws)
+        draw = value_drawer(run, prior, times, run.settings.study.num_draws)
+        values = draw(f"draws of {label}")
         variance.append(np.diag(mean) / process.variance(times))
         p_values.append(ks_along(values, np.sqrt(process.variance(times)))[1])
     return {
@@ -141,6 +143,7 @@ def stages_of(process: Process, names: tuple[str, ...]) -> list[Stage]:
         "samples": ("paths on a fine grid", draw_samples),
         "fidelity": ("fidelity in closed form", measure_fidelity),
         "exact": ("independent exact draws", draw_exactly),
+        "tests": ("tests along t, repeated", repeat_tests),
         "chain": ("HMC over every parameter", run_chain),
         "truncation": ("the number of modes", vary_truncation),
         "width": ("the width", vary_width),
