@@ -11,6 +11,8 @@ from mercer.diagnostics import (
     covariance_error,
     coverage,
     crps,
+    ess,
+    independent_stride,
     ks_along,
     ks_between,
     ks_critical,
@@ -66,6 +68,16 @@ def test_kolmogorov_smirnov_along_columns_is_scipys():
     statistic, p_value = ks_between(values, other)
     agree = (statistic < ks_critical(300, 400)) == (p_value > 0.05)
     assert agree.mean() > 0.97  # the critical value and the p-value are two asymptotic forms
+
+
+def test_a_stride_is_told_by_every_lag_and_not_by_the_effective_size():
+    """x_i = e_i − 0.6 e_(i−1) + 0.4 e_(i−2): the mean has more effective draws than there are
+    draws, and every other draw is correlated."""
+    noise = np.random.default_rng(0).standard_normal((4, 5002, 1))
+    chain = noise[:, 2:] - 0.6 * noise[:, 1:-1] + 0.4 * noise[:, :-2]
+    assert ess(chain)[0] > 20_000
+    assert independent_stride(chain) == 3
+    assert independent_stride(noise) == 1
 
 
 def test_a_lone_chain_and_odd_records_are_judged():

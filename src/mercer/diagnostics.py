@@ -101,6 +101,23 @@ def ks_critical(first: int, second: int, level: float = 0.05) -> float:
     return float(np.sqrt(-0.5 * np.log(level / 2) * (first + second) / (first * second)))
 
 
+def independent_stride(values: ArrayLike, largest: float = 0.05) -> int:
+    """The stride at which draws of (chain, draw, entry) are independent: the first lag at which
+    every entry's autocorrelation is small.
+
+    A ratio of draws to ESS is no such stride where neighbours are negatively correlated, as those
+    of Hamiltonian samplers are: every other draw may be positively correlated all the same.
+    """
+    array = np.asarray(values, dtype=float)
+    centred = array - array.mean(axis=(0, 1))
+    power = np.mean(centred**2, axis=(0, 1))
+    for lag in range(1, array.shape[1] // 2):
+        product = np.mean(centred[:, lag:] * centred[:, :-lag], axis=(0, 1))
+        if np.all(np.abs(product) <= largest * power):
+            return lag
+    return max(1, array.shape[1] // 2)
+
+
 class CoefficientSpectrum(NamedTuple):
     """Variance of each standardised coefficient, its standard error, and a p-value of N(0, 1)."""
 
@@ -120,9 +137,9 @@ def coefficient_spectrum(values: ArrayLike) -> CoefficientSpectrum:
     total = array.shape[0] * array.shape[1]
     effective = np.minimum(ess(array**2, "mean"), total)
     variance = np.mean(array**2, axis=(0, 1))
-    every = np.ceil(total / np.minimum(ess(array, "mean"), total)).astype(int)
     p_value = [
-        stats.kstest(array[:, ::step, n].ravel(), "norm").pvalue for n, step in enumerate(every)
+        stats.kstest(one[:, :: independent_stride(one[..., None])].ravel(), "norm").pvalue
+        for one in np.moveaxis(array, 2, 0)
     ]
     return CoefficientSpectrum(variance, np.sqrt(2 / effective), np.array(p_value))
 

@@ -1,7 +1,6 @@
 """The case study of one process: every stage but the paper's own recipe."""
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable
 
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..density import Prior
-from ..diagnostics import covariance_error, ess, ks_along, rhat
+from ..diagnostics import covariance_error, ess, independent_stride, ks_along, rhat
 from ..fidelity import comparison_points, network_covariance
 from ..sampling import exact, hmc
 from .experiment import Arrays, Run, fold
@@ -237,18 +236,15 @@ def run_chain(process: Process, run: Run) -> Arrays:
     values = draws.recorded.astype(float)
     kernel = process.kernel(times, times)
     error, standard = covariance_error(values, kernel)
-    effective = ess(values)
-    every = max(1, math.ceil(values.shape[0] * values.shape[1] / effective.min()))
-    statistic, p_value = ks_along(
-        values[:, ::every].reshape(-1, len(times)), np.sqrt(process.variance(times))
-    )
+    thinned = values[:, :: independent_stride(values)].reshape(-1, len(times))
+    statistic, p_value = ks_along(thinned, np.sqrt(process.variance(times)))
     _, stated = closed_form(prior, fold(run.key, "hidden"), times, run.settings.study.num_hidden)
     return {
         "times": times,
         "covariance": second_moments(values.reshape(-1, len(times))),
         "error": error,
         "standard_error": standard,
-        "ess": effective,
+        "ess": ess(values),
         "rhat": rhat(values),
         "statistic": statistic,
         "p_value": p_value,
