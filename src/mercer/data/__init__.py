@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-WINDOWS = ("four_weekly", "monthly", "ridgelet")
-TRAINING_END = 0.65
+# Rows of each window to train on: those up to t = 0.65, within a row.
+TRAINING_ROWS = {"four_weekly": 48, "monthly": 48, "ridgelet": 43}
 DAYS_A_YEAR = 365.2425
 
 
@@ -15,7 +15,7 @@ DAYS_A_YEAR = 365.2425
 class Series:
     """CO2 in ppm with both axes scaled to [0, 1]; `year` is one year in scaled time.
 
-    `train` marks the rows with t ≤ 0.65; `unit` is one unit of y in ppm.
+    `train` marks the first rows, t ≤ 0.65 or so; `unit` is one unit of y in ppm.
     """
 
     times: np.ndarray
@@ -49,8 +49,8 @@ def co2(window: str = "four_weekly") -> Series:
     >>> len(series.times), int(series.train.sum()), round(series.year, 3)
     (74, 48, 0.179)
     """
-    if window not in WINDOWS:
-        raise ValueError(f"window must be one of {WINDOWS}, got {window!r}.")
+    if window not in TRAINING_ROWS:
+        raise ValueError(f"window must be one of {tuple(TRAINING_ROWS)}, got {window!r}.")
     days, values = _weekly()
     if window == "four_weekly":
         last = (np.datetime64("1963-11-02") - np.datetime64("1958-03-29")).astype(int)
@@ -63,7 +63,7 @@ def co2(window: str = "four_weekly") -> Series:
     return Series(
         times,
         (values - lowest) / unit,
-        times <= TRAINING_END,
+        np.arange(len(times)) < TRAINING_ROWS[window],
         float(DAYS_A_YEAR / span),
         unit,
     )
