@@ -11,8 +11,8 @@ SOURCE = Path(mercer.__file__).parent
 ORDER = [
     "threads", "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "terms",
     "likelihoods", "density", "posterior", "whitened", "fidelity", "design", "reference", "describe",
-    "diagnostics", "rows", "predict", "draws", "sampling", "hyper", "pde", "plots", "data", "isotropic", "regressor",
-    "experiments", "cli",
+    "diagnostics", "rows", "predict", "draws", "sampling", "hyper", "pde", "plots", "data", "isotropic",
+    "radial", "marginal", "noise", "learner", "regressor", "experiments", "cli",
 ]  # fmt: skip
 
 

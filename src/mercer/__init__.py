@@ -1,5 +1,6 @@
 """Bayesian neural networks whose prior is a Gaussian process you can name."""
 
+from . import data as data
 from . import threads as threads
 from .density import Prior as Prior
 from .describe import describe as describe
@@ -16,6 +17,8 @@ from .energy import MonteCarlo as MonteCarlo
 from .energy import Quadrature as Quadrature
 from .fidelity import Fidelity as Fidelity
 from .fidelity import fidelity as fidelity
+from .isotropic import MLP as MLP
+from .isotropic import IsotropicPrior as IsotropicPrior
 from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import Heteroscedastic as Heteroscedastic
@@ -60,9 +63,12 @@ from .whitened import Whitened as Whitened
 
 
 def __getattr__(name: str):
-    """`mercer.plots` when it is first asked for: Matplotlib takes as long to load as all the rest."""
-    if name == "plots":
-        import importlib
+    """What is loaded when it is first asked for: Matplotlib takes as long as all the rest, and
+    scikit-learn is an extra."""
+    import importlib
 
+    if name == "plots":
         return importlib.import_module(".plots", __name__)
+    if name == "MercerRegressor":
+        return importlib.import_module(".regressor", __name__).MercerRegressor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """The paper's experiments, each from one command."""
 
-from . import bridge, brownian, cost
+from . import bridge, brownian, co2, cost, motorcycle
 
-EXPERIMENTS = {e.name: e for e in (brownian.EXPERIMENT, bridge.EXPERIMENT, cost.EXPERIMENT)}
+EXPERIMENTS = {e.EXPERIMENT.name: e.EXPERIMENT for e in (brownian, bridge, motorcycle, co2, cost)}

@@ -1,0 +1,106 @@
+"""Learns the hyperparameters of radial networks from one data set, and fits networks with them."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.cluster.vq import kmeans2
+
+from .marginal import Evidence, Mixture, find_mode, mix, weighted_draws
+from .noise import learn_noise, leave_one_out, mixed_log_density
+from .radial import NAMES, Fitted, Hyper, fit, unpack
+
+# Rows that hyperparameters are learned from: at first, and in the end.
+FIRST_ROWS, LEARNING_ROWS = 250, 600
+# Rows beyond which every row no longer has a unit of its own.
+NUM_CENTRES = 1000
+NUM_HYPER = 24
+# A kernel that is less probable than the best by this, in log evidence, is left out.
+CLOSE = 5.0
+# Multiply-adds that fits with several hyperparameters may take.
+BUDGET = 1e11
+# Rounds of learning noise that varies, and the mean again.
+NUM_ROUNDS = 2
+
+
+class Learner:
+    """Learns hyperparameters and fits networks to the rows of one data set."""
+
+    def __init__(self, x, y, centres, order):
+        self.x, self.y, self.centres, self.order = x, y, centres, order
+
+    def evidence(
+        self, kernel: str, known: np.ndarray | None, count: int = LEARNING_ROWS
+    ) -> Evidence:
+        rows = self.order[:count]
+        own = None if known is None else known[rows]
+        return Evidence(self.x[rows], self.y[rows], own, kernel)
+
+    def find_modes(self, kernel: str, known: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Modes by kernel, the most probable first: on a few rows, and of the best on more."""
+        names = NAMES if kernel == "auto" else (kernel,)
+        few = {name: self.evidence(name, known, FIRST_ROWS) for name in names}
+        modes = {name: find_mode([few[name]], self.x.shape[1]) for name in names}
+        if len(self.y) <= FIRST_ROWS:
+            return _best(modes, few)
+        more = {name: self.evidence(name, known) for name in _best(modes, few)}
+        return _best({n: e.minimise(modes[n], 100)[1] for n, e in more.items()}, more)
+
+    def fit(self, hyper: Hyper, known: np.ndarray | None) -> Fitted:
+        arrays = (jnp.asarray(v) for v in (self.centres, self.x, self.y))
+        return fit(hyper, *arrays, None if known is None else jnp.asarray(known))
+
+    def vary(self, modes: dict[str, np.ndarray], forced: bool) -> tuple:
+        """(modes, noise, its variances at the rows) with noise that varies, or as it was: whichever
+        leaves single rows the more probable given the others, by two standard errors."""
+        kernel, mode = next(iter(modes.items()))
+        same = float(self.fit(unpack(jnp.asarray(mode), kernel), None).noise)
+        level = np.full(len(self.y), np.log(same)), np.zeros(len(self.y))
+        scores, residuals = self._leave_out(kernel, mode, None, level)
+        varied = mode
+        for _ in range(NUM_ROUNDS):
+            noise, *level = learn_noise(self.x, residuals, self.centres, self.order[:LEARNING_ROWS])
+            variances = np.exp(level[0])
+            _, varied = self.evidence(kernel, variances).minimise(varied, 100)
+            found, residuals = self._leave_out(kernel, varied, variances, tuple(level))
+        gain = found - scores
+        if forced or gain.mean() > 2 * gain.std() / np.sqrt(len(gain)):
+            return {kernel: varied}, noise, variances
+        return modes, None, None
+
+    def average(self, modes: dict[str, np.ndarray], known: np.ndarray | None, seed: int) -> Mixture:
+        """Hyperparameters about the modes with their weights, as many as there is time to fit."""
+        cost = len(self.y) * float(len(self.centres)) ** 2
+        count = int(np.clip(BUDGET / cost / len(modes), 1, NUM_HYPER // len(modes)))
+        return mix(
+            {
+                kernel: weighted_draws(self.evidence(kernel, known), mode, count, seed)
+                for kernel, mode in modes.items()
+            }
+        )
+
+    def _leave_out(self, kernel, mode, known, level: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """Log density of each row given the others, and residuals with the noise's own variance."""
+        noise = np.exp(level[0])
+        fitted = self.fit(unpack(jnp.asarray(mode), kernel), known)
+        arrays = (jnp.asarray(v) for v in (self.x, self.y, noise))
+        residuals, spread = (np.asarray(v) for v in leave_one_out(fitted, *arrays))
+        rest = np.maximum(spread - noise, 0.0)
+        return mixed_log_density(residuals, rest, level), residuals * np.sqrt(noise / spread)
+
+
+def _best(modes: dict[str, np.ndarray], evidences: dict[str, Evidence]) -> dict[str, np.ndarray]:
+    """The two most probable kernels with their modes, if they are close."""
+    losses = {name: evidences[name](mode)[0] for name, mode in modes.items()}
+    order = sorted(modes, key=losses.__getitem__)
+    return {n: modes[n] for n in order[:2] if losses[n] < losses[order[0]] + CLOSE}
+
+
+def choose_centres(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Where the units sit: at every row, or at the means of clusters where there are too many."""
+    if len(x) <= NUM_CENTRES:
+        return x
+    some = x[random.permutation(len(x))[: 10 * NUM_CENTRES]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kmeans2(some, some[:NUM_CENTRES], iter=5, minit="matrix")[0]

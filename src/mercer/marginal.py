@@ -1,0 +1,114 @@
+"""Hyperparameters of radial networks by their marginal likelihood: the mode, and weighted draws.
+
+log p(y | X, hyper) + log p(hyper) is known for Gaussian noise. It is maximised from a few starts on
+a part of the rows, then on more of them; draws of the normal law at the mode, weighted by what the
+density is there, stand for the posterior of the hyperparameters.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize
+
+from .radial import log_evidence, log_prior, start, unpack
+
+# Logarithms beyond which nothing changes for standardised columns.
+LOWEST, HIGHEST = -9.0, 6.0
+# The smallest curvature that is believed: flat directions have the prior's own, about this.
+FLATTEST = 0.1
+# Weights, relative to the largest, that are worth a network.
+SMALLEST = 0.01
+STARTS = (0.3, 1.0, 3.0)
+
+
+@partial(jax.jit, static_argnames="kernel")
+def _slope(flat, x, y, known, kernel):
+    """Minus the log posterior density of the hyperparameters, and its gradient."""
+
+    def loss(flat):
+        hyper = unpack(flat, kernel)
+        return -log_evidence(hyper, x, y, known) - log_prior(hyper)
+
+    return jax.value_and_grad(loss)(flat)
+
+
+class Evidence:
+    """The posterior density of hyperparameters given rows, as SciPy wants it."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, known: np.ndarray | None, kernel: str):
+        self.rows = (jnp.asarray(x), jnp.asarray(y), None if known is None else jnp.asarray(known))
+        self.kernel = kernel
+
+    def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = _slope(jnp.asarray(flat), *self.rows, self.kernel)
+        if not np.isfinite(value):
+            return 1e10, np.zeros_like(flat)
+        return float(value), np.asarray(slope)
+
+    def minimise(self, flat: np.ndarray, num_steps: int) -> tuple[float, np.ndarray]:
+        """The mode near a start: minus the log density there, and where it is."""
+        bounds = [(LOWEST, HIGHEST)] * len(flat)
+        found = minimize(
+            self, flat, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": num_steps}
+        )
+        return float(found.fun), found.x
+
+    def curvature(self, flat: np.ndarray, step: float = 1e-3) -> np.ndarray:
+        """The Hessian by differences of gradients."""
+        rows = [
+            (self(flat + step * axis)[1] - self(flat - step * axis)[1]) / (2 * step)
+            for axis in np.eye(len(flat))
+        ]
+        return (np.array(rows) + np.array(rows).T) / 2
+
+
+def find_mode(
+    stages: Sequence[Evidence], dimension: int, begin: np.ndarray | None = None
+) -> np.ndarray:
+    """From a start, or the best of a few on the first rows, on to the later ones."""
+    if begin is None:
+        begun = [stages[0].minimise(start(dimension, spread), 15) for spread in STARTS]
+        begin = min(begun, key=lambda pair: pair[0])[1]
+    for evidence in stages:
+        _, begin = evidence.minimise(begin, 100)
+    return begin
+
+
+def weighted_draws(
+    evidence: Evidence, mode: np.ndarray, count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mode and draws about it (one a row), with the logarithms of their weights.
+
+    Importance sampling from the Laplace approximation; weights of several kernels compare.
+    """
+    values, axes = np.linalg.eigh(evidence.curvature(mode))
+    spread = 1 / np.sqrt(np.maximum(values, FLATTEST))
+    white = np.random.default_rng(seed).standard_normal((count, len(mode)))
+    white[0] = 0.0
+    draws = np.clip(mode + (white * spread) @ axes.T, LOWEST, HIGHEST)
+    log_proposal = -0.5 * np.sum(white**2, axis=1) - np.sum(np.log(spread))
+    return draws, np.array([-evidence(draw)[0] for draw in draws]) - log_proposal - math.log(count)
+
+
+class Mixture(NamedTuple):
+    """Hyperparameters of several kernels, with weights that add to one."""
+
+    kernels: list[str]
+    draws: list[np.ndarray]
+    weights: np.ndarray
+
+
+def mix(parts: dict[str, tuple[np.ndarray, np.ndarray]]) -> Mixture:
+    """Draws of each kernel with their log weights, those that hardly count left out."""
+    kernels = [name for name, (draws, _) in parts.items() for _ in draws]
+    draws = [draw for held, _ in parts.values() for draw in held]
+    logs = np.concatenate([log_weights for _, log_weights in parts.values()])
+    weights = np.exp(logs - logs.max())
+    kept = np.flatnonzero(weights >= SMALLEST)
+    chosen = weights[kept] / weights[kept].sum()
+    return Mixture([kernels[i] for i in kept], [draws[i] for i in kept], chosen)

@@ -1,0 +1,209 @@
+"""The estimator: networks with a Mercer prior behind scikit-learn's `fit` and `predict`."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp, ndtr
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .learner import Learner, choose_centres
+from .noise import NODES, SHARES
+from .radial import NAMES, Fitted, unpack
+
+# In units of the training range: beyond this a prediction is the prior's, more or less.
+FAR = 0.5
+CHUNK = 4096
+KERNELS = ("auto", *NAMES)
+NOISES = ("auto", "constant", "input-dependent")
+# Rows below which nothing can be said of noise that varies.
+ENOUGH_ROWS = 50
+
+
+class MercerRegressor(RegressorMixin, BaseEstimator):
+    """Regression by a network of radial units with a Mercer prior, hyperparameters learned.
+
+    `kernel` names the process: "auto" learns its smoothness, else one of "matern12", "matern32",
+    "matern52", "squared-exponential". `noise` is "constant" or "input-dependent", both learned,
+    "auto", the one of them that explains single rows better given the others, or an array of
+    standard deviations, one a row of `fit`. Columns and target are scaled within. Predictions average over
+    hyperparameters, weighted by how well they explain the data, and include the variance that the
+    units leave out, so that gaps stay honest.
+
+    >>> import numpy as np
+    >>> x = np.linspace(0, 1, 30)[:, None]
+    >>> model = MercerRegressor().fit(x, np.sin(6 * x[:, 0]))
+    >>> mean, sd = model.predict(x, return_std=True)
+    >>> bool(np.max(np.abs(mean - np.sin(6 * x[:, 0]))) < 0.01)
+    True
+    """
+
+    def __init__(self, kernel: str = "auto", noise: Any = "auto", random_state: int = 0):
+        self.kernel = kernel
+        self.noise = noise
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "MercerRegressor":
+        """Learn from rows X of shape (n, d) and targets y of shape (n,)."""
+        X, y = validate_data(
+            self, X, y, dtype=float, y_numeric=True, ensure_min_samples=2, multi_output=False
+        )
+        if self.kernel not in KERNELS:
+            raise ValueError(f"kernel must be one of {KERNELS}, got {self.kernel!r}.")
+        known = self._known_noise(len(y))
+        self.lower_, self.upper_ = X.min(0), X.max(0)
+        self.x_mean_, self.x_scale_ = X.mean(0), _scale(X)
+        self.y_mean_, self.y_scale_ = float(y.mean()), float(_scale(y[:, None])[0])
+        inputs, targets = self._standardise(X), (y - self.y_mean_) / self.y_scale_
+        with jax.enable_x64(True):
+            self._learn(inputs, targets, None if known is None else (known / self.y_scale_) ** 2)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, quantiles: Any = None) -> Any:
+        """The mean at each row; with it the standard deviation of a new observation, or quantiles
+        of one, shape (levels, n)."""
+        means, variances = self._components(X)
+        mean = self._shares @ means
+        if quantiles is not None:
+            return mean, self._quantiles(means, np.sqrt(variances), np.atleast_1d(quantiles))
+        if return_std:
+            return mean, np.sqrt(self._shares @ (variances + means**2) - mean**2)
+        return mean
+
+    def log_density(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y | X) of new observations, one a row."""
+        means, variances = self._components(X)
+        terms = (
+            -0.5 * np.log(2 * np.pi * variances) - 0.5 * (np.asarray(y) - means) ** 2 / variances
+        )
+        return logsumexp(terms, axis=0, b=self._shares[:, None])
+
+    def sample(self, X: Any, n: int = 1, random_state: int = 0) -> np.ndarray:
+        """Functions at the rows, drawn jointly from the posterior, shape (n, rows)."""
+        inputs = self._inputs(X)
+        counts = np.random.default_rng(random_state).multinomial(n, self.weights_)
+        keys = jax.random.split(jax.random.key(random_state), len(counts))
+        with jax.enable_x64(True):
+            drawn = [
+                np.asarray(_draw(component, key, jnp.asarray(inputs), int(counts.max())))[:count]
+                for component, key, count in zip(self.components_, keys, counts, strict=True)
+                if count
+            ]
+        return self.y_mean_ + self.y_scale_ * np.concatenate(drawn)
+
+    def _learn(self, x: np.ndarray, y: np.ndarray, known: np.ndarray | None) -> None:
+        random = np.random.default_rng(self.random_state)
+        order, centres = random.permutation(len(y)), choose_centres(x, random)
+        learner = Learner(x, y, centres, order)
+        modes, self.noise_ = learner.find_modes(self.kernel, known), None
+        if known is None and np.ptp(y) > 0 and self._may_vary(len(y)):
+            modes, self.noise_, known = learner.vary(modes, self.noise == "input-dependent")
+        mixture = learner.average(modes, known, self.random_state)
+        self.weights_ = mixture.weights
+        pairs = zip(mixture.draws, mixture.kernels, strict=True)
+        self.hyper_ = [unpack(jnp.asarray(draw), kernel) for draw, kernel in pairs]
+        # In NumPy's arrays, which keep their precision wherever they are read again.
+        fitted = [learner.fit(hyper, known) for hyper in self.hyper_]
+        self.components_ = jax.tree.map(np.asarray, fitted)
+        self.noise_ = jax.tree.map(np.asarray, self.noise_)
+
+    def _may_vary(self, count: int) -> bool:
+        return self.noise == "input-dependent" or (self.noise == "auto" and count >= ENOUGH_ROWS)
+
+    def _components(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of a new observation by each component, shape (components, n)."""
+        inputs = self._inputs(X)
+        with jax.enable_x64(True):
+            found = [_moments(component, inputs) for component in self.components_]
+            means, variances = (np.stack(parts) for parts in zip(*found, strict=True))
+            if self.noise_ is not None:
+                level, spread = _in_blocks(self.noise_.log_variance, inputs)
+                noise = [np.exp(level + node * np.sqrt(spread)) for node in NODES]
+                means = np.repeat(means, len(NODES), axis=0)
+                variances = np.concatenate([[v + n for n in noise] for v in variances])
+        return self.y_mean_ + self.y_scale_ * means, self.y_scale_**2 * variances
+
+    @property
+    def _shares(self) -> np.ndarray:
+        """Weights of the components that `_components` tells of."""
+        return self.weights_ if self.noise_ is None else np.outer(self.weights_, SHARES).ravel()
+
+    def _quantiles(self, means: np.ndarray, sds: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Of the mixture over components, by bisection."""
+        if np.any((levels <= 0) | (levels >= 1)):
+            raise ValueError(f"quantiles must lie between 0 and 1, got {levels}.")
+        below = np.repeat((means - 9 * sds).min(0)[None], len(levels), axis=0)
+        above = np.repeat((means + 9 * sds).max(0)[None], len(levels), axis=0)
+        for _ in range(40):
+            middle = (below + above) / 2
+            share = np.stack([self._shares @ ndtr((m - means) / sds) for m in middle])
+            low = share < levels[:, None]
+            below, above = np.where(low, middle, below), np.where(low, above, middle)
+        return (below + above) / 2
+
+    def _inputs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=float, reset=False)
+        room = FAR * (self.upper_ - self.lower_)
+        outside = np.any((self.lower_ - room > X) | (self.upper_ + room < X), axis=1)
+        if np.any(outside & np.any(room > 0)):
+            warnings.warn(
+                f"{int(outside.sum())} of {len(X)} rows lie far outside the training data; "
+                "predictions there follow the prior.",
+                stacklevel=3,
+            )
+        return self._standardise(X)
+
+    def _standardise(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.x_mean_) / self.x_scale_
+
+    def _known_noise(self, count: int) -> np.ndarray | None:
+        """Standard deviations that were given, or None where noise is to be learned."""
+        if isinstance(self.noise, str):
+            if self.noise not in NOISES:
+                raise ValueError(f"noise must be an array or one of {NOISES}, got {self.noise!r}.")
+            return None
+        noise = np.broadcast_to(np.asarray(self.noise, float), (count,))
+        if not (np.all(np.isfinite(noise)) and np.all(noise > 0)):
+            raise ValueError("noise must be positive and finite, one number or one a row.")
+        return noise
+
+
+def _scale(columns: np.ndarray) -> np.ndarray:
+    """Standard deviations, one for a column that is constant."""
+    sd = columns.std(0)
+    return np.where(sd > 1e-12 * np.maximum(np.abs(columns).max(0), 1e-300), sd, 1.0)
+
+
+def _moments(component: Fitted, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of a new observation but for noise that varies."""
+    mean, variance = _in_blocks(component.moments, inputs)
+    return mean, variance + float(component.noise)
+
+
+def _in_blocks(function: Callable, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays that a function makes of rows, a block of rows at a time."""
+    size = min(CHUNK, len(inputs))
+    found = []
+    for begin in range(0, len(inputs), size):
+        rows = inputs[begin : begin + size]
+        padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
+        first, second = _call(function, jnp.asarray(padded))
+        found.append((np.asarray(first)[: len(rows)], np.asarray(second)[: len(rows)]))
+    firsts, seconds = zip(*found, strict=True)
+    return np.concatenate(firsts), np.concatenate(seconds)
+
+
+@eqx.filter_jit
+def _call(function: Callable, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return function(x)
+
+
+@eqx.filter_jit
+def _draw(component: Fitted, key: jax.Array, x: jax.Array, count: int) -> jax.Array:
+    return component.draw(key, x, count)

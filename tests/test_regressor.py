@@ -1,0 +1,159 @@
+"""The estimator against the process it stands for, scikit-learn's conventions, and odd data."""
+
+import pickle
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import DotProduct, Matern
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from mercer import MercerRegressor
+from mercer.radial import fit, log_evidence, plane, unpack
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.uniform(-2, 2, (60, 2))
+Y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RANDOM.standard_normal(60)
+
+
+def hyper(noise=0.1):
+    """Matérn-3/2 with length scales 1 and 2, amplitude 1.5, slope 0.7."""
+    return unpack(jax.numpy.log(jax.numpy.array([1.0, 2.0, 1.5, 0.7, noise])), "matern32")
+
+
+def peer(noise):
+    """scikit-learn's process with the same kernel: a constant of variance one, and a plane."""
+    flat = 0.7**2 / 2 * DotProduct(0.0, "fixed") + 1.0
+    return GaussianProcessRegressor(
+        1.5**2 * Matern([1.0, 2.0], nu=1.5) + flat, alpha=noise, optimizer=None
+    )
+
+
+@pytest.mark.parametrize("noise", [0.1, np.linspace(0.05, 0.3, 60)])
+def test_all_rows_as_centres_are_the_process_itself(noise):
+    variances = np.broadcast_to(np.square(noise), 60)
+    known = None if np.ndim(noise) == 0 else jax.numpy.asarray(variances)
+    other = peer(variances).fit(X, Y)
+    new = RANDOM.uniform(-3, 3, (40, 2))
+    mean, variance = fit(hyper(), X, X, Y, known).moments(new)
+    expected, sd = other.predict(new, return_std=True)
+    np.testing.assert_allclose(mean, expected, atol=2e-6)
+    np.testing.assert_allclose(variance, sd**2, atol=2e-6)
+    found = log_evidence(hyper(), X, Y, known)
+    assert found == pytest.approx(other.log_marginal_likelihood_value_, abs=1e-4)
+
+
+def test_the_derivative_of_the_evidence_is_that_of_differences():
+    def value(amplitude):
+        return log_evidence(hyper()._replace(amplitude=amplitude), X, Y, None)
+
+    at, step = jax.numpy.asarray(0.3), 1e-4
+    slope = (value(at + step) - value(at - step)) / (2 * step)
+    assert jax.grad(value)(at) == pytest.approx(float(slope), rel=1e-5)
+
+
+def test_few_centres_keep_the_prior_variance():
+    """Tail and kept variance add to the process's own, so nothing is claimed to be known."""
+    given = fit(hyper(), X[:5], X[:1], Y[:1])
+    far = np.full((1, 2), 50.0)
+    variance = given.moments(far)[1]
+    flat = plane(hyper(), far)[0]
+    assert variance[0] > 1.5**2
+    assert variance[0] < 1.5**2 + flat @ flat + 1e-9
+
+
+def test_leaving_a_row_out_in_closed_form_is_leaving_it_out():
+    noise = np.full(60, 0.01)
+    residuals, variances = fit(hyper(), X, X, Y).leave_one_out(X, Y, noise)
+    for row in (0, 7, 31):
+        kept = np.delete(np.arange(60), row)
+        alone = fit(hyper(), X[kept], X[kept], Y[kept])
+        mean, variance = alone.moments(X[row : row + 1])
+        assert residuals[row] == pytest.approx(float(Y[row] - mean[0]), abs=1e-5)
+        assert variances[row] == pytest.approx(float(variance[0] + 0.01), rel=1e-4)
+
+
+def test_predictions_agree_with_one_another():
+    model = MercerRegressor(noise="constant").fit(X, Y)
+    new = RANDOM.uniform(-2, 2, (30, 2))
+    mean, sd = model.predict(new, return_std=True)
+    _, levels = model.predict(new, quantiles=(0.025, 0.5, 0.975))
+    assert np.all(np.diff(levels, axis=0) > 0)
+    np.testing.assert_allclose(levels[2] - levels[0], 2 * 1.96 * sd, rtol=0.1)
+    drawn = model.sample(new, 4000)
+    assert drawn.shape == (4000, 30)
+    spread = drawn.std(0)
+    assert np.all(np.abs(drawn.mean(0) - mean) < 5 * spread / np.sqrt(4000))
+    assert np.all(spread < sd)
+    np.testing.assert_allclose(model.fit(X, Y).predict(new), mean, rtol=1e-9)
+    assert model.score(X, Y) > 0.9
+
+
+def test_input_dependent_noise_is_found_where_there_is_any():
+    x = np.linspace(0, 1, 150)[:, None]
+    random = np.random.default_rng(1)
+    truth = np.where(x[:, 0] < 0.5, 0.05, 0.5)
+    y = np.sin(6 * x[:, 0]) + truth * random.standard_normal(150)
+    _, sd = MercerRegressor().fit(x, y).predict(x, return_std=True)
+    assert np.median(sd[:60]) < 0.12
+    assert 0.3 < np.median(sd[90:]) < 0.8
+    even = np.sin(6 * x[:, 0]) + 0.2 * random.standard_normal(150)
+    assert MercerRegressor().fit(x, even).noise_ is None
+
+
+def test_scikit_learns_own_checks():
+    with warnings.catch_warnings(), jax.debug_key_reuse(False):
+        warnings.simplefilter("ignore")
+        found = check_estimator(MercerRegressor(noise="constant"), on_fail=None)
+    failed = [(c["check_name"], c["exception"]) for c in found if c["status"] == "failed"]
+    assert not failed
+
+
+def test_pipelines_cross_validation_and_pickles():
+    model = make_pipeline(StandardScaler(), MercerRegressor(noise="constant"))
+    assert cross_val_score(model, X, Y, cv=3).mean() > 0.8
+    fitted = MercerRegressor(noise="constant").fit(X, Y)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_odd_data_do_the_right_thing():
+    constant = MercerRegressor().fit(X, np.full(60, 3.0))
+    np.testing.assert_allclose(constant.predict(X), 3.0, atol=1e-3)
+    doubled = MercerRegressor(noise="constant").fit(np.repeat(X, 2, 0), np.repeat(Y, 2))
+    assert doubled.score(X, Y) > 0.9
+    column = np.column_stack([X, np.ones(60)])
+    np.testing.assert_allclose(
+        MercerRegressor(noise="constant").fit(column, Y).predict(column), Y, atol=0.5
+    )
+    huge = MercerRegressor(noise="constant").fit(X * 1e9, Y * 1e-12)
+    assert huge.score(X * 1e9, Y * 1e-12) > 0.9
+    wide = MercerRegressor().fit(RANDOM.standard_normal((8, 20)), RANDOM.standard_normal(8))
+    assert np.all(np.isfinite(wide.predict(np.zeros((2, 20)))))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda: MercerRegressor().fit([[1.0], [np.nan]], [0.0, 1.0]), "NaN"),
+        (lambda: MercerRegressor().fit([["red"], ["blue"]], [0.0, 1.0]), "could not convert"),
+        (lambda: MercerRegressor().fit([[1.0]], [0.0]), "minimum of 2"),
+        (lambda: MercerRegressor(kernel="matern").fit(X, Y), "kernel must be one of"),
+        (lambda: MercerRegressor(noise="loud").fit(X, Y), "noise must be an array or one of"),
+        (lambda: MercerRegressor(noise=-1.0).fit(X, Y), "positive and finite"),
+    ],
+)
+def test_bad_input_gets_a_sentence(change, words):
+    with pytest.raises(ValueError, match=words):
+        change()
+
+
+def test_predictions_far_outside_are_told():
+    model = MercerRegressor(noise="constant").fit(X, Y)
+    with pytest.warns(UserWarning, match="far outside"):
+        model.predict([[50.0, 0.0]])
