@@ -1,5 +1,5 @@
 """The paper's experiments, each from one command."""
 
-from . import bridge, brownian, co2, cost, motorcycle
+from . import bridge, brownian, co2, cost, insulation, motorcycle
 
-EXPERIMENTS = {e.EXPERIMENT.name: e.EXPERIMENT for e in (brownian, bridge, motorcycle, co2, cost)}
+EXPERIMENTS = {e.EXPERIMENT.name: e.EXPERIMENT for e in (brownian, bridge, motorcycle, co2, insulation, cost)}

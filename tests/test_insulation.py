@@ -1,0 +1,95 @@
+"""The insulation experiment at smoke scale, and the coordinates that its samplers work in."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from mercer import data
+from mercer.experiments.conductivity import (
+    CHOICES,
+    COLD,
+    HEADLINE,
+    HOT,
+    Network,
+    every_parameter,
+    frozen,
+    posterior_of,
+    truth_at,
+)
+from mercer.experiments.insulation import EXPERIMENT
+from mercer.experiments.runner import reproduce
+from mercer.pde import conduct
+
+ASKED = {
+    "kappa_relative_error", "kappa_coverage", "temperature_misfit", "rhat_max", "ess_min",
+    "darcy_relative_error", "darcy_coverage", "darcy_rhat_max", "darcy_ess_min", "fidelity_error",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def densities():
+    """One small posterior, of every parameter and with its hidden layer frozen."""
+    prior = CHOICES[HEADLINE].prior(Network(12, 20, num_frequencies=4), jax.random.key(0))
+    posterior = posterior_of(prior, 24)
+    approximate = frozen(posterior)
+    return posterior, approximate, every_parameter(posterior, approximate)
+
+
+def test_the_experiment_at_smoke_scale(tmp_path):
+    with jax.debug_key_reuse(False):  # BlackJAX's samplers do not pass that check
+        metrics = reproduce(EXPERIMENT, "smoke", 0, tmp_path / "run", lambda words: None)
+    assert set(metrics) >= ASKED
+    assert metrics["kappa_relative_error"] < 0.1
+    assert metrics["temperature_misfit"] < 1.5
+    assert metrics["darcy_relative_error"] < 1.0
+    assert all(np.isfinite(metrics[name]) for name in ASKED - {"fidelity_error"})
+    for picture in EXPERIMENT.pictures:
+        assert (tmp_path / "run" / "figures" / f"{picture.name}.png").stat().st_size > 5_000
+
+
+def test_the_truth_gives_the_temperatures_that_were_observed():
+    stations, observed = data.insulation()
+    grid = np.linspace(COLD, HOT, 321)
+    curve = jnp.asarray(truth_at(grid))
+    made = conduct(lambda t: jnp.interp(t, grid, curve), COLD, HOT, stations)
+    assert abs(np.sqrt(np.mean((np.asarray(made) - observed) ** 2)) - 2.5) < 0.8
+
+
+def test_recentred_coordinates_start_in_the_bulk(densities, key):
+    posterior, approximate, _ = densities
+    start = approximate.network(approximate.draw(key))
+    misfit = posterior.likelihood.predict(start, posterior.inputs) - posterior.targets
+    assert np.sqrt(np.mean(np.square(misfit))) < 1.5 * 2.5
+
+
+def test_the_mode_is_a_mode(densities):
+    _, approximate, _ = densities
+    slope = jax.jit(jax.grad(approximate))(approximate.params)
+    assert np.max(np.abs(slope)) < 0.05
+
+
+def test_conditioned_coordinates_keep_the_density(densities, key):
+    """The log volume is that of the Jacobian of the map from white numbers to the readout."""
+    posterior, _, conditioned = densities
+    params = conditioned.draw(key)
+    where = posterior.prior.where
+
+    def readout(white):
+        moved = posterior.prior.with_readouts(params, [white])
+        return where(conditioned._original(moved)[0])
+
+    white = ravel_pytree(where(params))[0]
+    _, log_volume = np.linalg.slogdet(jax.jit(jax.jacfwd(readout))(white))
+    expected = posterior(conditioned._original(params)[0]) + log_volume
+    np.testing.assert_allclose(conditioned(params), expected, rtol=1e-9)
+
+
+def test_conditioned_coordinates_start_in_the_bulk(densities):
+    posterior, _, conditioned = densities
+    keys = jax.random.split(jax.random.key(1), 4)
+    networks = [conditioned.network(conditioned.draw(k)) for k in keys]
+    for network in networks:
+        made = posterior.likelihood.predict(network, posterior.inputs)
+        assert np.sqrt(np.mean(np.square(made - posterior.targets))) < 3 * 2.5
