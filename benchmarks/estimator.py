@@ -136,7 +136,7 @@ def cover_gaps():
     found = {"smooth": _coverage(x[~gap, None], y[~gap], x[gap, None], y[gap])}
     heights = np.asarray(cbook.get_sample_data("jacksboro_fault_dem.npz")["elevation"], float)
     i, j = np.meshgrid(*(np.arange(n) for n in heights.shape), indexing="ij")
-    square = (abs(i - 172) < 30) & (abs(j - 201) < 30)
+    square = (abs(i - 171.5) <= 30) & (abs(j - 200.5) <= 30)
     grid = np.stack([i, j], -1).astype(float)
     rows = random.permutation(np.flatnonzero(~square))[:4000]
     found["elevation"] = _coverage(

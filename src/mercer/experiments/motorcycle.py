@@ -198,7 +198,7 @@ SETTINGS = {
     "quick": Settings(
         width=100, num_modes=100, whole_width=20, whole_modes=40, whole_readout=30.0,
         frozen=Sampling(4, 1500, 400), whole=Sampling(4, 300, 300), fold=Sampling(2, 1000, 200),
-        folds=10, baseline_folds=2, isotropic_folds=0,
+        folds=10, baseline_folds=0, isotropic_folds=0,
         printed=Printed(1500, 500, 5, (1e-3, 1e-6)), num_points=100_000,
     ),
     "paper": Settings(
