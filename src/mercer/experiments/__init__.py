@@ -2,4 +2,6 @@
 
 from . import bridge, brownian, co2, cost, insulation, motorcycle
 
-EXPERIMENTS = {e.EXPERIMENT.name: e.EXPERIMENT for e in (brownian, bridge, motorcycle, co2, insulation, cost)}
+EXPERIMENTS = {
+    e.EXPERIMENT.name: e.EXPERIMENT for e in (brownian, bridge, motorcycle, co2, insulation, cost)
+}
