@@ -28,7 +28,7 @@ NOISE = 2.5
 # in u allows, and over half the range of temperatures, not faster. Temperatures tell κ up to a
 # factor only, so the offset is free: here softplus is all but exp, and that factor is a straight
 # line of constants in u, which a sampler follows with ease.
-OFFSET = -6.0
+OFFSET = -10.0
 VARIANCE = 1.0
 LENGTHSCALE = 800.0
 SHIFT = 3 / LENGTHSCALE**2

@@ -39,7 +39,7 @@ class Chains:
         return run.sample(
             name,
             density,
-            nuts(target_acceptance=0.9, adaptation="step", initial_step=0.2),
+            nuts(adaptation="step", initial_step=0.2),
             num_draws=self.num_draws,
             num_warmup=self.num_warmup,
             num_chains=self.num_chains,
@@ -81,7 +81,7 @@ def recentre(whitened: Whitened, num_steps: int = 60) -> Recentred:
     posterior = whitened.posterior
     scale, start = posterior.likelihood.scale, whitened.latents[0].mean
 
-    def misfit(latent, _=None):
+    def misfit(latent):
         network = whitened.network({"latent": [latent], "likelihood": []})
         return (posterior.likelihood.predict(network, posterior.inputs) - posterior.targets) / scale
 

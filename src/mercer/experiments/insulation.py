@@ -54,11 +54,11 @@ SETTINGS = {
         Chains(2, 20, 0), Darcy(24, 40, 8, 16, 30, Chains(2, 20, 0), 8), num_cells=32, num_grid=41,
     ),
     "quick": Settings(
-        Network(32, 100), ALL, (HEADLINE,), Chains(4, 1000, 100), Chains(4, 600, 100),
+        Network(32, 100), ALL, (HEADLINE,), Chains(4, 1000, 100), Chains(8, 250, 80),
         Darcy(128, 200, 20, 64, 100, Chains(4, 600, 80)),
     ),
     "paper": Settings(
-        Network(32, 100), ALL, ALL, Chains(4, 2000, 300), Chains(4, 1500, 200),
+        Network(32, 100), ALL, ALL, Chains(4, 2000, 300), Chains(8, 1000, 200),
         Darcy(200, 300, 32, 96, 100, Chains(4, 1000, 200), frequency_scale=5.0), num_cells=100,
         num_grid=161,
     ),
