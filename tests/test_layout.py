@@ -9,10 +9,11 @@ import mercer
 
 SOURCE = Path(mercer.__file__).parent
 ORDER = [
-    "threads", "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout", "terms",
-    "likelihoods", "density", "posterior", "whitened", "fidelity", "design", "reference", "describe",
-    "diagnostics", "rows", "predict", "draws", "sampling", "hyper", "pde", "plots", "data", "isotropic",
-    "radial", "marginal", "noise", "learner", "regressor", "experiments", "cli",
+    "threads", "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout",
+    "terms", "unknowns", "likelihoods", "density", "posterior", "whitened", "fidelity", "design",
+    "reference", "describe", "diagnostics", "rows", "predict", "draws", "sampling", "conditioned",
+    "hyper", "pde", "plots", "data", "isotropic", "radial", "marginal", "noise", "learner",
+    "regressor", "experiments", "cli",
 ]  # fmt: skip
 
 

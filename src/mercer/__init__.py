@@ -2,6 +2,8 @@
 
 from . import data as data
 from . import threads as threads
+from .conditioned import Conditioned as Conditioned
+from .conditioned import Sight as Sight
 from .density import Prior as Prior
 from .describe import describe as describe
 from .design import design as design
@@ -23,7 +25,6 @@ from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import Heteroscedastic as Heteroscedastic
 from .likelihoods import Likelihood as Likelihood
-from .likelihoods import LogNormal as LogNormal
 from .likelihoods import Poisson as Poisson
 from .likelihoods import StudentT as StudentT
 from .networks import FourierMLP as FourierMLP
@@ -58,6 +59,10 @@ from .spectra import Periodic as Periodic
 from .spectra import Spectrum as Spectrum
 from .spectra import SquaredExponential as SquaredExponential
 from .spectra import TensorProduct as TensorProduct
+from .unknowns import Above as Above
+from .unknowns import Between as Between
+from .unknowns import LogNormal as LogNormal
+from .unknowns import Normal as Normal
 from .version import __version__ as __version__
 from .whitened import Whitened as Whitened
 

@@ -17,29 +17,13 @@ from jax.scipy import stats
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
-from .checks import Real, default_float, require_positive
+from .checks import default_float, require_positive
+from .unknowns import Unknown
 
 Observe = Callable[[Any, Float[Array, "n d"]], Any]
 
 
-class LogNormal(eqx.Module):
-    """A positive number to be learned, a priori median · exp(spread · N(0, 1)).
-
-    >>> noise = LogNormal(median=0.1, spread=1.0)
-    """
-
-    median: Real
-    spread: Real
-
-    def __check_init__(self):
-        require_positive("median", self.median)
-        require_positive("spread", self.spread)
-
-    def __call__(self, z: Float[Array, ""]) -> Float[Array, ""]:
-        return self.median * jnp.exp(self.spread * z)
-
-
-Positive = ArrayLike | list | tuple | LogNormal
+Positive = ArrayLike | list | tuple | Unknown
 
 
 def values_at(u: Any, inputs: Float[Array, "n d"]) -> Any:
@@ -49,7 +33,7 @@ def values_at(u: Any, inputs: Float[Array, "n d"]) -> Any:
 
 
 def _is_unknown(node: Any) -> bool:
-    return isinstance(node, LogNormal)
+    return isinstance(node, Unknown)
 
 
 class Likelihood(eqx.Module):
@@ -104,7 +88,7 @@ class Likelihood(eqx.Module):
         cut = self
         for name in ("scale", "degrees"):
             value: Any = getattr(self, name, 0.0)
-            if not isinstance(value, LogNormal) and jnp.ndim(value) == 1:
+            if not isinstance(value, Unknown) and jnp.ndim(value) == 1:
                 cut = eqx.tree_at(
                     lambda likelihood, n=name: getattr(likelihood, n), cut, value[rows]
                 )
@@ -223,8 +207,8 @@ def one_a_row(predicted: Any, targets: Array) -> Float[Array, " n"]:
     return predicted
 
 
-def _positive(name: str, value: Positive) -> Array | LogNormal:
-    if isinstance(value, LogNormal):
+def _positive(name: str, value: Positive) -> Array | Unknown:
+    if isinstance(value, Unknown):
         return value
     array = jnp.asarray(value, default_float())
     require_positive(name, array)
@@ -243,7 +227,7 @@ def _for_any_row(name: str, value: Any) -> Any:
 def _check_rows(name: str, value: Any, targets: Array) -> None:
     if targets.ndim != 1:
         raise ValueError(f"y must have shape (n,), got {targets.shape}.")
-    if isinstance(value, LogNormal):
+    if isinstance(value, Unknown):
         return
     if jnp.ndim(value) > 0 and jnp.shape(value) != targets.shape:
         raise ValueError(

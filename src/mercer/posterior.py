@@ -55,10 +55,7 @@ class Posterior(eqx.Module):
     @property
     def params(self) -> Params:
         """A starting point, and the structure of the parameters."""
-        learned = self.likelihood.params
-        if not jax.tree.leaves(learned):
-            return self.prior.params
-        return {"network": self.prior.params, "likelihood": learned}
+        return self.join(self.prior.params, self.likelihood.params)
 
     @property
     def is_deterministic(self) -> bool:
@@ -67,7 +64,7 @@ class Posterior(eqx.Module):
 
     def network(self, params: Params) -> PyTree:
         """The network, or pytree of networks, with these parameters."""
-        return self.prior.network(self._split(params)[0])
+        return self.prior.network(self.split(params)[0])
 
     def batch(self, key: PRNGKeyArray) -> PosteriorBatch:
         prior_key, row_key = jax.random.split(key)
@@ -84,7 +81,7 @@ class Posterior(eqx.Module):
 
     def row_terms(self, params: Params, rows: Int[Array, " n"] | None = None) -> Float[Array, " n"]:
         """log p(yᵢ | θ) of each row of the data, or of the given rows."""
-        network_params, learned = self._split(params)
+        network_params, learned = self.split(params)
         likelihood, x, y = self.likelihood.with_params(learned), self.inputs, self.targets
         if rows is not None:
             likelihood, x, y = likelihood.at_rows(rows), x[rows], y[rows]
@@ -92,7 +89,7 @@ class Posterior(eqx.Module):
 
     def log_prior(self, params: Params, batch: list | None = None) -> Float[Array, ""]:
         """The prior of the network and of what is learned of the likelihood."""
-        network_params, learned = self._split(params)
+        network_params, learned = self.split(params)
         hyper = sum(norm.logpdf(leaf) for leaf in jax.tree.leaves(learned))
         return self.prior(network_params, batch) + hyper
 
@@ -112,13 +109,13 @@ class Posterior(eqx.Module):
 
     def watch(self, params: Params) -> dict[str, Array]:
         """What the prior watches, and what is learned of the likelihood."""
-        network_params, learned = self._split(params)
+        network_params, learned = self.split(params)
         flat = ravel_pytree(learned)[0]
         return self.prior.watch(network_params) | ({"likelihood": flat} if flat.size else {})
 
     def draw_observations(self, key: PRNGKeyArray, params: Params, inputs: Float[Array, "n d"]):
         """New targets at these inputs, noise and all."""
-        network_params, learned = self._split(params)
+        network_params, learned = self.split(params)
         likelihood = self.likelihood.with_params(learned)
         return likelihood.draw(key, likelihood.predict(self.prior.network(network_params), inputs))
 
@@ -126,7 +123,7 @@ class Posterior(eqx.Module):
         self, params: Params, inputs: Float[Array, "n d"], targets: Array
     ) -> Float[Array, " n"]:
         """log p(y | θ) of each row of new data."""
-        network_params, learned = self._split(params)
+        network_params, learned = self.split(params)
         likelihood = self.likelihood.with_params(learned)
         likelihood.require_any_row()
         return likelihood(self.prior.network(network_params), inputs, targets)
@@ -143,17 +140,21 @@ class Posterior(eqx.Module):
 
     def _draw(self, draw_network: Callable[[PRNGKeyArray], Params], key: PRNGKeyArray) -> Params:
         network_key, likelihood_key = jax.random.split(key)
-        network_params, learned = draw_network(network_key), self.likelihood.params
-        if not jax.tree.leaves(learned):
-            return network_params
-        flat, unravel = ravel_pytree(learned)
+        flat, unravel = ravel_pytree(self.likelihood.params)
         noise = unravel(jax.random.normal(likelihood_key, flat.shape, flat.dtype))
-        return {"network": network_params, "likelihood": noise}
+        return self.join(draw_network(network_key), noise)
 
-    def _split(self, params: Params) -> tuple[Params, Any]:
+    def split(self, params: Params) -> tuple[Params, Any]:
+        """The parameters of the networks, and what is learned of the likelihood."""
         if not jax.tree.leaves(self.likelihood.params):
             return params, self.likelihood.params
         return params["network"], params["likelihood"]
+
+    def join(self, network_params: Params, learned: Any) -> Params:
+        """The parameters, from those of the networks and what is learned of the likelihood."""
+        if not jax.tree.leaves(self.likelihood.params):
+            return network_params
+        return {"network": network_params, "likelihood": learned}
 
 
 def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Array, Array]:

@@ -108,12 +108,18 @@ class Readout(eqx.Module):
         dtype = self.mixing.dtype
         white = jax.random.normal(first, (self.mixing.shape[1],), dtype)
         if not self.is_wide:
-            pulled = solve_triangular(self.factor.T, self.mixing.T @ self.residual, lower=True)
-            return self.scale * solve_triangular(self.factor, white - pulled)
+            return self.place(white)
         # A reference draw, corrected by what it would have to explain.
         noise = jax.random.normal(second, self.residual.shape, dtype)
         misfit = self.mixing @ white + noise + self.residual
         return self.scale * (white - self.mixing.T @ self._solve(misfit))
+
+    def place(self, white: Float[Array, " W"]) -> Float[Array, " W"]:
+        """The weights mean + Tz for white z, with T as `root` gives it."""
+        if self.is_wide:
+            return self.mean() + self.root() @ white
+        pulled = solve_triangular(self.factor.T, self.mixing.T @ self.residual, lower=True)
+        return self.scale * solve_triangular(self.factor, white - pulled)
 
     def covariance(self, values: Float[Array, "p W"]) -> Float[Array, "p p"]:
         """Covariance of f·w for features given as rows."""

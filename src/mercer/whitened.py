@@ -17,10 +17,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .checks import require_float64
 from .density import Prior
-from .likelihoods import Gaussian, LogNormal
+from .likelihoods import Gaussian
 from .posterior import Posterior, PosteriorBatch
 from .readout import Readout, features, make_law, offset
 from .terms import is_network
+from .unknowns import Unknown
 
 Params = dict[str, list]
 
@@ -187,10 +188,7 @@ class Whitened(eqx.Module):
 
     def _full(self, params: Params) -> Any:
         """The parameters of the posterior that this one is a part of."""
-        network_params = self.network_params(params)
-        if not params["likelihood"]:
-            return network_params
-        return {"network": network_params, "likelihood": params["likelihood"]}
+        return self.posterior.join(self.network_params(params), params["likelihood"])
 
 
 def _make_latent(prior: Prior, term, posterior: Posterior) -> Latent:
@@ -210,7 +208,7 @@ def _make_latent(prior: Prior, term, posterior: Posterior) -> Latent:
 def _exact_law(posterior: Posterior, latents: list[Latent]) -> Readout | None:
     """The Gaussian law of z given the data, or None where it is not Gaussian."""
     likelihood = posterior.likelihood
-    if not isinstance(likelihood, Gaussian) or isinstance(likelihood.scale, LogNormal):
+    if not isinstance(likelihood, Gaussian) or isinstance(likelihood.scale, Unknown):
         return None
     if len(latents) > 1 or latents[0].slopes is None or posterior.batch_size is not None:
         return None

@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..conditioned import Conditioned
 from ..data import co2
+from ..draws import Draws
 from ..fidelity import fidelity
 from ..isotropic import MLP, IsotropicPrior
 from ..likelihoods import Gaussian
@@ -20,7 +22,6 @@ from .co2_figures import PICTURES
 from .co2_kernel import compare_kernels
 from .co2_model import (
     DOMAIN,
-    Collapsed,
     Network,
     fit_scales,
     make_posterior,
@@ -37,24 +38,13 @@ from .co2_scores import (
     score_process,
     test_rows,
 )
-from .experiment import Arrays, Experiment, Run, Stage, fold, strings
+from .experiment import Arrays, Chains, Experiment, Run, Stage, fold, strings
 
 WINDOW = "four_weekly"
 LEARNING_RATE = 0.01
 NUM_PATHS = 6
 # Exact draws that are made at once.
 PARALLEL = 100
-
-
-@dataclasses.dataclass(frozen=True)
-class Chain:
-    """A run of NUTS, and the number of steps of Adam to a mode."""
-
-    num_chains: int
-    num_draws: int
-    num_warmup: int
-    num_adam: int
-    max_doublings: int = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +64,14 @@ class Plain:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How large a run is: our network and its chain, that with independent weights and its chain,
-    and `num_frozen` exact draws with a frozen hidden layer."""
+    """How large a run is: our network and its chains, that with independent weights and its chains,
+    `num_adam` steps to a mode, and `num_frozen` exact draws with a frozen hidden layer."""
 
     network: Network
-    chain: Chain
+    chains: Chains
     plain: Plain
-    isotropic: Chain
+    isotropic: Chains
+    num_adam: int
     num_frozen: int
     num_grid: int
     windows: tuple[str, ...]
@@ -96,14 +87,17 @@ def _grid(settings: Settings) -> np.ndarray:
     return np.linspace(0.0, 1.0, settings.num_grid)
 
 
-def _predict(run: Run, name: str, density: Any, window: str, algorithm: Any, **options: Any):
+def _everywhere(run: Run, density: Any, window: str = WINDOW):
+    """Records the network at the test rows and along the grid."""
+    return _record_at(density, np.concatenate([test_rows(co2(window))[0], _grid(run.settings)]))
+
+
+def _score(run: Run, name: str, draws: Draws, window: str = WINDOW) -> Arrays:
     """Draws scored on the test rows, and their band along the grid."""
-    times, targets = test_rows(co2(window))
-    everywhere = np.concatenate([times, _grid(run.settings)])
-    draws = run.sample(name, density, algorithm, record=_record_at(density, everywhere), **options)
+    targets, density = test_rows(co2(window))[1], draws.density
     noise = float(getattr(density, "posterior", density).likelihood.scale)
     noise_key = fold(run.key, f"noise of {name}")
-    return draws, score_draws(noise_key, draws.recorded, noise, _grid(run.settings), targets)
+    return score_draws(noise_key, draws.recorded, noise, _grid(run.settings), targets)
 
 
 def _posterior(run: Run, window: str = WINDOW, model: str = "ours") -> Posterior:
@@ -112,30 +106,24 @@ def _posterior(run: Run, window: str = WINDOW, model: str = "ours") -> Posterior
 
 def _predict_frozen(run: Run, name: str, posterior: Posterior, window: str = WINDOW) -> Arrays:
     """Independent exact draws with the hidden layer as it is."""
-    count, parallel = run.settings.num_frozen, PARALLEL
-    return _predict(
-        run, name, Whitened(posterior), window, exact(),
-        num_draws=-(-count // parallel), num_warmup=0, num_chains=parallel,
-    )[1]  # fmt: skip
+    density, rounds = Whitened(posterior), -(-run.settings.num_frozen // PARALLEL)
+    draws = run.sample(
+        name, density, exact(), record=_everywhere(run, density, window), num_draws=rounds,
+        num_warmup=0, num_chains=PARALLEL,
+    )  # fmt: skip
+    return _score(run, name, draws, window)
 
 
 def run_ours(run: Run) -> Arrays:
     """NUTS over every parameter, from draws of the prior for the hidden layers."""
-    chain, posterior = run.settings.chain, _posterior(run)
-    keys = jax.random.split(fold(run.key, "starts"), chain.num_chains)
-    # Every coordinate is white, so that there is no mass to adapt.
-    algorithm = nuts(adaptation="step", initial_step=0.1, max_doublings=chain.max_doublings)
-    return _predict_chain(run, Collapsed(posterior), algorithm, chain,
-                          jax.vmap(posterior.prior.draw_reference)(keys))  # fmt: skip
+    density = Conditioned(_posterior(run))
+    draws = run.sample_white("nuts", density, run.settings.chains, _everywhere(run, density))
+    return _judge(run, draws)
 
 
-def _predict_chain(run: Run, density: Any, algorithm: Any, chain: Chain, starts: Any) -> Arrays:
+def _judge(run: Run, draws: Draws) -> Arrays:
     """What a chain predicts, and whether it can be trusted."""
-    draws, found = _predict(
-        run, "nuts", density, WINDOW, algorithm, num_draws=chain.num_draws,
-        num_warmup=chain.num_warmup, num_chains=chain.num_chains, init=starts,
-    )  # fmt: skip
-    return found | judge_chains(draws, int(np.sum(~co2(WINDOW).train)))
+    return _score(run, "nuts", draws) | judge_chains(draws, int(np.sum(~co2(WINDOW).train)))
 
 
 def run_frozen(run: Run) -> Arrays:
@@ -171,7 +159,7 @@ def _score_exactly(run: Run, window: str, model: str) -> Arrays:
 def run_mode(run: Run) -> Arrays:
     """Our network where the paper's chains start: at a mode, by Adam."""
     posterior, (times, targets) = _posterior(run), test_rows(co2(WINDOW))
-    (best,) = _climb(fold(run.key, "mode"), posterior, 1, run.settings.chain.num_adam)
+    (best,) = _climb(fold(run.key, "mode"), posterior, 1, run.settings.num_adam)
     values = np.asarray(jax.vmap(posterior.network(best))(jnp.asarray(times)[:, None]))
     return {"rmse": np.sqrt(np.mean((values - targets) ** 2))}
 
@@ -196,14 +184,16 @@ def run_printed_mean(run: Run) -> Arrays:
 
 def run_isotropic(run: Run) -> Arrays:
     """The network with independent Gaussian weights, on the same rows and with the same noise."""
-    chain, noise = run.settings.isotropic, Gaussian(fit_scales(WINDOW, "ours").noise)
+    chains, noise = run.settings.isotropic, Gaussian(fit_scales(WINDOW, "ours").noise)
     prior = run.settings.plain.prior(fold(run.shared, "plain"))
     posterior = Posterior(prior, noise, training_rows(co2(WINDOW)))
     run.tell("      modes, by Adam")
-    modes = _climb(fold(run.key, "modes"), posterior, chain.num_chains, chain.num_adam)
+    modes = _climb(fold(run.key, "modes"), posterior, chains.num_chains, run.settings.num_adam)
     starts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *modes)
-    algorithm = nuts(initial_step=0.001, max_doublings=chain.max_doublings)
-    return _predict_chain(run, posterior, algorithm, chain, starts)
+    algorithm = nuts(initial_step=0.001, max_doublings=8)
+    record = _everywhere(run, posterior)
+    draws = run.sample("nuts", posterior, algorithm, record=record, init=starts, **chains.counts)
+    return _judge(run, draws)
 
 
 def run_windows(run: Run) -> Arrays:
@@ -239,18 +229,17 @@ def draw_priors(run: Run) -> Arrays:
 
 SETTINGS = {
     "smoke": Settings(
-        network=Network(40, 32, num_frequencies=8), chain=Chain(2, 10, 0, 3, 3),
-        plain=Plain(8, 2), isotropic=Chain(2, 10, 0, 3, 3),
-        num_frozen=200, num_grid=40, windows=(),
+        network=Network(40, 32, num_frequencies=8), chains=Chains(2, 6, 0), plain=Plain(8, 2),
+        isotropic=Chains(2, 6, 0), num_adam=3, num_frozen=200, num_grid=40, windows=(),
     ),
     "quick": Settings(
-        network=Network(64, 40, num_frequencies=16), chain=Chain(4, 240, 40, 2_000, 5),
-        plain=Plain(64, 3), isotropic=Chain(4, 100, 100, 1_000, 6),
+        network=Network(64, 40, num_frequencies=16), chains=Chains(4, 240, 40),
+        plain=Plain(64, 3), isotropic=Chains(4, 60, 60), num_adam=1_000,
         num_frozen=10_000, num_grid=200, windows=("monthly", "ridgelet"),
     ),
     "paper": Settings(
-        network=Network(256, 80), chain=Chain(4, 400, 100, 10_000, 6),
-        plain=Plain(64, 3), isotropic=Chain(4, 500, 500, 10_000, 8),
+        network=Network(256, 80), chains=Chains(4, 400, 100), plain=Plain(64, 3),
+        isotropic=Chains(4, 500, 500), num_adam=10_000,
         num_frozen=100_000, num_grid=200, windows=("monthly", "ridgelet"),
     ),
 }  # fmt: skip

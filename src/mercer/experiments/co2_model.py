@@ -2,16 +2,13 @@
 
 import dataclasses
 import functools
-import math
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jax.scipy.stats import multivariate_normal, norm
-from jaxtyping import Array, Float, PyTree
+from jax.scipy.stats import multivariate_normal
+from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from ..checks import Real
@@ -22,7 +19,6 @@ from ..energy import Quadrature
 from ..likelihoods import Gaussian
 from ..networks import FourierMLP
 from ..posterior import Posterior
-from ..readout import Readout, features, make_law, offset
 from ..reference import GaussianProcess
 from ..spectra import FiniteRank, Matern, Periodic, Spectrum
 
@@ -147,47 +143,3 @@ def make_posterior(network: Network, window: str, model: str, key: jax.Array) ->
         )
         prior = Prior(Quadrature(spectrum), function, mean=printed_mean)
     return Posterior(prior, Gaussian(scales.noise), training_rows(series))
-
-
-class Collapsed(eqx.Module):
-    """The posterior of every parameter, the readout in coordinates where it is N(0, I).
-
-    Given the hidden layers η and the data, the readout is Gaussian: w = mean(η) + T(η)z. In terms
-    of (η, z) the posterior is N(η; 0, I) N(z; 0, I) p(y | η), and p(y | η) is nearly the same for
-    all η of a faithful network, so that few leapfrog steps lead to an independent draw. Parameters
-    have the structure of the prior's, with z where the readout is.
-    """
-
-    posterior: Posterior
-    __hash__ = object.__hash__
-
-    @property
-    def params(self) -> PyTree:
-        """A starting point, and the structure of the parameters."""
-        return self.posterior.prior.params
-
-    def __call__(self, params: PyTree, batch: None = None) -> Float[Array, ""]:
-        own, joint = self.laws(params)
-        scale = jnp.broadcast_to(self.posterior.likelihood.scale, self.posterior.targets.shape)
-        log_noise = jnp.sum(jnp.log(scale) + 0.5 * math.log(2 * math.pi))
-        evidence = joint.log_normaliser - own.log_normaliser - log_noise
-        return jnp.sum(norm.logpdf(ravel_pytree(params)[0])) + evidence
-
-    def laws(self, params: PyTree) -> tuple[Readout, Readout]:
-        """The law of the readout given the hidden layers: without the data, and with them."""
-        posterior, prior = self.posterior, self.posterior.prior
-        (term,) = prior.terms(params)
-        own = prior.readout_law(term)
-        scale = posterior.likelihood.scale
-        slopes = jax.vmap(lambda x: features(term.network, prior.where, x))(posterior.inputs)
-        rest = jax.vmap(lambda x: offset(term.network, prior.where, x))(posterior.inputs)
-        mixing = jnp.concatenate([own.mixing, own.scale * slopes / scale])
-        residual = jnp.concatenate([own.residual, (rest - posterior.targets) / scale])
-        return own, make_law(mixing, residual, own.scale, prior.is_stiff)
-
-    def network(self, params: PyTree) -> PyTree:
-        """The network with these hidden layers and its readout back in its own coordinates."""
-        prior, (_, joint) = self.posterior.prior, self.laws(params)
-        white = ravel_pytree(prior.where(params))[0]
-        weights = joint.mean() + joint.root() @ white
-        return prior.network(prior.with_readouts(params, [weights]))

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 
 from .. import data
+from ..conditioned import Conditioned, Sight
 from ..density import Prior
 from ..domains import Interval
 from ..energy import Quadrature
@@ -20,7 +21,7 @@ from ..pde import conduct
 from ..posterior import Posterior
 from ..spectra import Laplacian, Spectrum
 from ..whitened import Whitened
-from .coordinates import Conditioned, Recentred, recentre
+from .recentred import Recentred, recentre
 
 COLD, HOT = 300.0, 1900.0
 NOISE = 2.5
@@ -80,9 +81,9 @@ class Choice:
         return Prior(Quadrature(process), made)
 
 
-# The wider domain is the one to believe, and was chosen before any run: the paper's sides give κ the
-# same value at both ends of the data, Neumann sides give it no slope there, and sides that are a
-# length scale away from the data say nothing about it.
+# The wider domain is the one to believe: the paper's sides give κ the same value at both ends of the
+# data, Neumann sides give it no slope there, and sides that are a length scale away from the data
+# say nothing about it.
 HEADLINE = "wider"
 CHOICES = {
     "paper": Choice("Dirichlet on [300, 1900], the paper's", COLD, HOT, "dirichlet", 0.0),
@@ -134,7 +135,7 @@ def every_parameter(posterior: Posterior, approximate: Recentred) -> Conditioned
 
     slopes = jax.jit(jax.jacfwd(predict))(best)
     residual = jax.jit(predict)(best) - slopes @ best - posterior.targets / NOISE
-    return Conditioned(posterior, observe.nodes[:, None], slopes, residual)
+    return Conditioned(posterior, [Sight(observe.nodes[:, None], slopes, residual)])
 
 
 def truth_at(temperatures: np.ndarray) -> np.ndarray:

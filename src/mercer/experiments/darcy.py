@@ -19,8 +19,8 @@ from ..posterior import Posterior
 from ..reference import GaussianProcess
 from ..spectra import Matern, Spectrum
 from ..whitened import Whitened
-from .coordinates import Chains, recentre
-from .experiment import Arrays, Run, fold
+from .experiment import Arrays, Chains, Run, fold
+from .recentred import recentre
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 # Noise as a share of the largest pressure.
@@ -108,7 +108,7 @@ def infer_field(run: Run) -> Arrays:
         field = jax.vmap(network)(flow.centres)
         return {"field": field, "pressure": likelihood.predict(network, posterior.inputs)}
 
-    draws = settings.chains.sample(run, "darcy", density, record)
+    draws = run.sample_white("darcy", density, settings.chains, record)
     field, pressure = draws.recorded["field"], draws.recorded["pressure"]
     flat = field.reshape(-1, field.shape[-1])
     lower, upper = np.quantile(flat, [0.025, 0.975], axis=0).reshape(2, *flow.cells)

@@ -13,11 +13,25 @@ from rich.console import Console
 from rich.progress import track
 
 from ..draws import Draws
-from ..sampling import sample
+from ..sampling import nuts, sample
 
 SCALES = ("smoke", "quick", "paper")
 Arrays = dict[str, Any]
 Results = Mapping[str, Arrays]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chains:
+    """How many chains, draws of each, and steps to warm up."""
+
+    num_chains: int
+    num_draws: int
+    num_warmup: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """As `mercer.sample` takes them."""
+        return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +71,15 @@ class Run:
         if draws.interrupted:
             raise KeyboardInterrupt
         return draws
+
+    def sample_white(
+        self, name: str, density: Any, chains: Chains, record: Callable[[Any], Any]
+    ) -> Draws:
+        """NUTS on a density whose coordinates are nearly white: the step alone is adapted."""
+        keys = jax.random.split(fold(self.key, f"starts of {name}"), chains.num_chains)
+        starts = jax.jit(jax.vmap(density.draw))(keys)
+        algorithm = nuts(adaptation="step", initial_step=0.2)
+        return self.sample(name, density, algorithm, init=starts, record=record, **chains.counts)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,9 +24,8 @@ from .conductivity import (
     posterior_of,
     truth_at,
 )
-from .coordinates import Chains
 from .darcy import Darcy, infer_field
-from .experiment import Arrays, Experiment, Quantity, Results, Run, Stage, fold, strings
+from .experiment import Arrays, Chains, Experiment, Quantity, Results, Run, Stage, fold, strings
 from .insulation_figures import PICTURES
 
 NUM_SHOWN = 30
@@ -105,7 +104,7 @@ def infer(run: Run, names: tuple[str, ...], kind: str, chains: Chains) -> Arrays
             temperatures = posterior.likelihood.predict(network, posterior.inputs)
             return {"curve": curve_of(network, grid), "temperatures": temperatures}
 
-        draws = chains.sample(run, f"{kind} {name}", density, record)
+        draws = run.sample_white(f"{kind} {name}", density, chains, record)
         for key, value in _summarise(draws).items():
             rows.setdefault(key, []).append(value)
     stacked = {key: np.stack(value) for key, value in rows.items()}

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import data
+from ..conditioned import Conditioned
 from ..density import Prior
 from ..diagnostics import ess, nlpd, rhat
 from ..domains import Interval
@@ -25,10 +26,10 @@ from ..posterior import Posterior
 from ..sampling import SamplingError, sample, schedules, sgld
 from ..spectra import Laplacian
 from ..whitened import Whitened
-from .experiment import Arrays, Experiment, Quantity, Results, Run, Stage, fold, strings
+from .experiment import Arrays, Chains, Experiment, Quantity, Results, Run, Stage, fold, strings
 from .motorcycle_figures import PICTURES
 from .motorcycle_folds import cross_validate
-from .motorcycle_model import SAMPLER, Sampling, fourier_prior, shown_times, standardised
+from .motorcycle_model import SAMPLER, fourier_prior, shown_times, standardised
 
 BLOCK = 65_536
 
@@ -45,16 +46,13 @@ class Printed:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How large a run is; `whole` is NUTS over every parameter, of a network of `whole_width`."""
+    """How large a run is; `whole` is NUTS over every parameter."""
 
     width: int
     num_modes: int
-    whole_width: int
-    whole_modes: int
-    whole_readout: float
-    frozen: Sampling
-    whole: Sampling
-    fold: Sampling
+    frozen: Chains
+    whole: Chains
+    fold: Chains
     folds: int
     baseline_folds: int
     isotropic_folds: int
@@ -124,19 +122,9 @@ def sample_all(kind: str, run: Run) -> Arrays:
     """The posterior given all rows, frozen or whole: m and σ along t, with their convergence."""
     settings: Settings = run.settings
     x, y, centre, scale = standardised()
-    if kind == "frozen":
-        chosen: Sampling = settings.frozen
-        prior = fourier_prior(settings.width, settings.num_modes, fold(run.shared, "network"))
-    else:
-        chosen = settings.whole
-        prior = fourier_prior(
-            settings.whole_width,
-            settings.whole_modes,
-            fold(run.shared, "network"),
-            settings.whole_readout,
-        )
-    density: Any = Posterior(prior, Heteroscedastic(jnp.exp), (x, y))
-    density = Whitened(density) if kind == "frozen" else density
+    prior = fourier_prior(settings.width, settings.num_modes, fold(run.shared, "network"))
+    posterior = Posterior(prior, Heteroscedastic(jnp.exp), (x, y))
+    density = Whitened(posterior) if kind == "frozen" else Conditioned(posterior)
     x, y = jnp.asarray(x), jnp.asarray(y)
     times = jnp.asarray(shown_times())[:, None]
 
@@ -146,10 +134,12 @@ def sample_all(kind: str, run: Run) -> Arrays:
         return {"mean": mean, "log_scale": noise, "fit": density.score(params, x, y)}
 
     begin = time.monotonic()
-    draws = run.sample(
-        kind, density, SAMPLER, num_draws=chosen.num_draws, num_warmup=chosen.num_warmup,
-        num_chains=chosen.num_chains, record=record, keep_params=kind == "frozen",
-    )  # fmt: skip
+    if kind == "frozen":
+        draws = run.sample(
+            kind, density, SAMPLER, record=record, keep_params=True, **settings.frozen.counts
+        )
+    else:
+        draws = run.sample_white(kind, density, settings.whole, record)
     found = summarise_curves(draws.recorded, time.monotonic() - begin, run.key)
     found |= {"times": shown_times() * scale[0] + centre[0], "unit": scale[1], "centre": centre[1]}
     if kind == "frozen":
@@ -190,20 +180,17 @@ def _predict_many(draws: Any, num_points: int) -> Arrays:
 
 SETTINGS = {
     "smoke": Settings(
-        width=24, num_modes=24, whole_width=6, whole_modes=8, whole_readout=10.0,
-        frozen=Sampling(2, 40, 40), whole=Sampling(2, 20, 20), fold=Sampling(2, 30, 30),
+        width=24, num_modes=24, frozen=Chains(2, 40, 40), whole=Chains(2, 4, 0), fold=Chains(2, 30, 30),
         folds=1, baseline_folds=0, isotropic_folds=0, printed=Printed(20, 40, 2, (1e-6,)),
         num_points=2_000,
     ),
     "quick": Settings(
-        width=100, num_modes=100, whole_width=20, whole_modes=40, whole_readout=30.0,
-        frozen=Sampling(4, 1500, 400), whole=Sampling(4, 300, 300), fold=Sampling(2, 1000, 200),
+        width=100, num_modes=100, frozen=Chains(4, 1500, 400), whole=Chains(4, 150, 40), fold=Chains(2, 1000, 200),
         folds=10, baseline_folds=0, isotropic_folds=0,
         printed=Printed(1500, 500, 5, (1e-3, 1e-6)), num_points=100_000,
     ),
     "paper": Settings(
-        width=100, num_modes=100, whole_width=50, whole_modes=80, whole_readout=30.0,
-        frozen=Sampling(4, 4000, 600), whole=Sampling(4, 1000, 1000), fold=Sampling(4, 1000, 300),
+        width=100, num_modes=100, frozen=Chains(4, 4000, 600), whole=Chains(16, 250, 60), fold=Chains(4, 1000, 300),
         folds=10, baseline_folds=10, isotropic_folds=10,
         printed=Printed(1500, 20_000, 20, (1e-3, 1e-4, 1e-5, 1e-6)), num_points=1_000_000,
     ),

@@ -17,10 +17,9 @@ from ..posterior import Posterior
 from ..sampling import sample
 from ..whitened import Whitened
 from .baselines import Split, score_ensemble, score_process, split_rows, ten_folds
-from .experiment import Arrays, Run, fold, strings
+from .experiment import Arrays, Chains, Run, fold, strings
 from .motorcycle_model import (
     SAMPLER,
-    Sampling,
     expansion_prior,
     fourier_prior,
     isotropic_prior,
@@ -28,15 +27,14 @@ from .motorcycle_model import (
 )
 
 
-def score_nuts(prior: Prior, sampling: Sampling, split: Split, key: jax.Array) -> np.ndarray:
+def score_nuts(prior: Prior, chains: Chains, split: Split, key: jax.Array) -> np.ndarray:
     """Log densities of held-out rows, by NUTS: over the readouts where they can be whitened."""
     posterior: Any = Posterior(prior, Heteroscedastic(jnp.exp), (split.inputs, split.targets))
     density = posterior if isinstance(prior, IsotropicPrior) else Whitened(posterior)
     held = jnp.asarray(split.held_inputs), jnp.asarray(split.held_targets)
     draws = sample(
-        key, density, SAMPLER, num_draws=sampling.num_draws, num_warmup=sampling.num_warmup,
-        num_chains=sampling.num_chains, record=lambda p: density.score(p, *held),
-        keep_params=False, progress=False,
+        key, density, SAMPLER, record=lambda p: density.score(p, *held), keep_params=False,
+        progress=False, **chains.counts,
     )  # fmt: skip
     return draws.recorded.reshape(-1, len(split.held_targets))
 

@@ -4,7 +4,6 @@ Matérn-3/2 priors on standardised data: m with length scale ½ and log σ with 
 −1, chosen before any row was held out.
 """
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -26,15 +25,6 @@ DOMAIN = Interval(-3.0, 4.0)
 # A priori the noise is about exp(−1) of the data's standard deviation.
 LOG_NOISE = -1.0
 SAMPLER = nuts(max_doublings=8, initial_step=0.1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Sampling:
-    """Chains, draws of each, and steps to warm up."""
-
-    num_chains: int
-    num_draws: int
-    num_warmup: int
 
 
 def spectra(num_modes: int) -> dict[str, Spectrum]:

@@ -1,0 +1,225 @@
+"""Every parameter of a posterior in coordinates where it is nearly N(0, I).
+
+Given the hidden parameters η the readout is Gaussian a priori, and stays so where the data enter as
+exp(−½|Sw + s|²): w = mean(η) + T(η)ζ with white ζ. In terms of (η, ζ) the posterior is
+
+    N(η; 0, I) N(ζ; 0, I) · p(y | η)
+
+for Gaussian noise, and p(y | η) is nearly the same for all η of a faithful network, so that few
+leapfrog steps lead to an independent draw. For other likelihoods S and s are a Gaussian stand-in and
+the density carries what they leave out: it is exact whatever they are.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from .checks import require_float64
+from .likelihoods import Gaussian, values_at
+from .posterior import Posterior
+from .readout import Readout, features, make_law, offset
+from .sampling import maximise
+from .terms import Term, is_network
+from .whitened import Whitened
+
+Params = PyTree
+# Observations drawn to average the squared slope of the log likelihood: its information.
+NUM_INFORMED = 256
+
+
+class Sight(NamedTuple):
+    """What data see of one network: exp(−½|slopes · u(points) + residual|²).
+
+    Slopes are a matrix, or a vector for its diagonal.
+    """
+
+    points: Float[Array, "m d"]
+    slopes: Float[Array, "n m"] | Float[Array, " m"]
+    residual: Float[Array, " n"]
+
+    def through(self, values: Float[Array, "m W"]) -> Float[Array, "n W"]:
+        """Slopes times functions at the points, one a column."""
+        return self.slopes[:, None] * values if self.slopes.ndim == 1 else self.slopes @ values
+
+
+class Conditioned(eqx.Module):
+    """A posterior over every parameter, all of them white: N(0, I) but for p(y | η).
+
+    `sights` tell how the data see each network; by default the noise itself where it is Gaussian,
+    else the information of the likelihood at the mode of the readouts, hidden layers as they are in
+    `posterior.prior.params`. They shape the coordinates alone, never the density. Parameters have
+    the structure of the posterior's.
+
+    >>> import mercer
+    >>> prior = mercer.design(mercer.BrownianMotion(100), 0.05, key=jax.random.key(0))
+    >>> data = jnp.array([[0.2], [0.7]]), jnp.array([0.1, -0.3])
+    >>> density = Conditioned(mercer.Posterior(prior, mercer.Gaussian(0.1), data))
+    >>> density(density.params).shape
+    ()
+    """
+
+    posterior: Posterior
+    sights: list[Sight] | None
+    is_deterministic = True
+    __hash__ = object.__hash__
+
+    def __init__(self, posterior: Posterior, sights: list[Sight] | None = None):
+        require_float64("a posterior in white coordinates")
+        posterior.prior.require_exact()
+        if any(term.energy is None for term in posterior.prior.terms(posterior.prior.params)):
+            raise ValueError("white coordinates need an energy for every network.")
+        if posterior.batch_size is not None:
+            raise ValueError("white coordinates need all rows at once: leave batch_size out.")
+        self.posterior = posterior
+        self.sights = sights
+        if sights is None and not _is_gaussian(posterior):
+            self.sights = find_sights(posterior)
+
+    @property
+    def prior(self) -> Any:
+        return self.posterior.prior
+
+    @property
+    def inputs(self) -> Float[Array, "N d"]:
+        return self.posterior.inputs
+
+    @property
+    def params(self) -> Params:
+        """A starting point, and the structure of the parameters."""
+        return self.posterior.params
+
+    def __call__(self, params: Params, batch: None = None) -> Float[Array, ""]:
+        white = jnp.sum(norm.logpdf(ravel_pytree(params)[0]))
+        laws = self._laws(params)
+        known = sum(joint.log_normaliser for _, joint in laws)
+        if self.prior.normalised:
+            known = known - sum(own.log_normaliser for own, _ in laws)
+        return white + known + self._rest(params, laws)
+
+    def network(self, params: Params) -> PyTree:
+        """The network, or pytree of networks, at these coordinates."""
+        return self.posterior.network(self.original(params))
+
+    def original(self, params: Params) -> Params:
+        """The parameters as the posterior has them."""
+        return self._place(params, self._laws(params))
+
+    def draw(self, key: PRNGKeyArray) -> Params:
+        """A starting point: N(0, I), hidden layers from the prior and readouts given the data."""
+        flat, unravel = ravel_pytree(self.params)
+        return unravel(jax.random.normal(key, flat.shape, flat.dtype))
+
+    def row_terms(self, params: Params) -> Float[Array, " n"]:
+        """log p(yᵢ | θ) of each row of the data."""
+        return self.posterior.row_terms(self.original(params))
+
+    def watch(self, params: Params) -> dict[str, Array]:
+        """What the posterior watches."""
+        return self.posterior.watch(self.original(params))
+
+    def score(
+        self, params: Params, inputs: Float[Array, "n d"], targets: Array
+    ) -> Float[Array, " n"]:
+        """log p(y | θ) of each row of new data."""
+        return self.posterior.score(self.original(params), inputs, targets)
+
+    def draw_observations(self, key: PRNGKeyArray, params: Params, inputs: Float[Array, "n d"]):
+        """New targets at these inputs, noise and all."""
+        return self.posterior.draw_observations(key, self.original(params), inputs)
+
+    def require_inputs(self, inputs: Float[Array, "n d"], name: str = "X") -> None:
+        """Raise where the likelihood looks at points and one lies outside the domain."""
+        self.posterior.require_inputs(inputs, name)
+
+    def _hidden(self, network_params: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: self.prior.reference * leaf, network_params)
+
+    def _laws(self, params: Params) -> list[tuple[Readout, Readout]]:
+        """The law of each readout given the hidden layers: without the data, and with them."""
+        network_params, learned = self.posterior.split(params)
+        terms = self.prior.terms(self._hidden(network_params))
+        sights = self.sights or [_exact_sight(self.posterior, learned)]
+        return [self._pair(term, sight) for term, sight in zip(terms, sights, strict=True)]
+
+    def _pair(self, term: Term, sight: Sight) -> tuple[Readout, Readout]:
+        where, own = self.prior.where, self.prior.readout_law(term)
+        slopes = jax.vmap(lambda x: features(term.network, where, x))(sight.points)
+        rest = jax.vmap(lambda x: offset(term.network, where, x))(sight.points)
+        seen = sight.through(slopes), sight.through(rest[:, None])[:, 0] + sight.residual
+        mixing = jnp.concatenate([own.mixing, own.scale * seen[0]])
+        residual = jnp.concatenate([own.residual, seen[1]])
+        return own, make_law(mixing, residual, own.scale, own.is_stiff)
+
+    def _place(self, params: Params, laws: list[tuple[Readout, Readout]]) -> Params:
+        network_params, learned = self.posterior.split(params)
+        networks = jax.tree.leaves(network_params, is_leaf=is_network)
+        weights = [
+            joint.place(ravel_pytree(self.prior.where(network))[0])
+            for (_, joint), network in zip(laws, networks, strict=True)
+        ]
+        placed = self.prior.with_readouts(self._hidden(network_params), weights)
+        return self.posterior.join(placed, learned)
+
+    def _rest(self, params: Params, laws: list[tuple[Readout, Readout]]) -> Float[Array, ""]:
+        """The log likelihood less its stand-in: a constant where that is the noise itself."""
+        if self.sights is None:
+            scale = self.posterior.likelihood.with_params(self.posterior.split(params)[1]).scale
+            every = jnp.broadcast_to(scale, self.posterior.targets.shape)
+            return -jnp.sum(jnp.log(every) + 0.5 * math.log(2 * math.pi))
+        original = self._place(params, laws)
+        placed = jax.tree.leaves(self.posterior.split(original)[0], is_leaf=is_network)
+        stand_in = jnp.zeros(())
+        for (own, joint), network in zip(laws, placed, strict=True):
+            rows = slice(own.mixing.shape[0], None)
+            weights = ravel_pytree(self.prior.where(network))[0]
+            seen = joint.mixing[rows] @ weights / joint.scale + joint.residual[rows]
+            stand_in -= 0.5 * jnp.sum(jnp.square(seen))
+        return self.posterior.log_likelihood(original) - stand_in
+
+
+def _is_gaussian(posterior: Posterior) -> bool:
+    """Whether the readout given hidden layers and data is exactly Gaussian."""
+    one = len(posterior.prior.terms(posterior.prior.params)) == 1
+    return one and isinstance(posterior.likelihood, Gaussian) and _sees_points(posterior)
+
+
+def _sees_points(posterior: Posterior) -> bool:
+    return posterior.likelihood.observes_points
+
+
+def _exact_sight(posterior: Posterior, learned: Any) -> Sight:
+    scale = posterior.likelihood.with_params(learned).scale
+    slopes = jnp.broadcast_to(1 / scale, posterior.targets.shape)
+    return Sight(posterior.inputs, slopes, -slopes * posterior.targets)
+
+
+def find_sights(posterior: Posterior) -> list[Sight]:
+    """The likelihood about the mode of the readouts: slopes are the roots of its information."""
+    if not _sees_points(posterior):
+        raise ValueError("a forward map has no sights of its own; give `sights`, one a network.")
+    frozen = Whitened(posterior)
+    likelihood, targets = posterior.likelihood, posterior.targets
+
+    @jax.jit
+    def find():
+        mode = maximise(jax.random.key(0), frozen, num_steps=200)
+        values = values_at(frozen.network(mode), posterior.inputs)
+        noise = likelihood.with_params(mode["likelihood"])
+        slope = jax.grad(lambda v, y: jnp.sum(noise.log_prob(v, y)))
+        keys = jax.random.split(jax.random.key(1), NUM_INFORMED)
+        drawn = jax.vmap(lambda key: slope(values, noise.draw(key, values)))(keys)
+        information = jax.tree.map(lambda g: jnp.mean(jnp.square(g), axis=0), drawn)
+        return values, slope(values, targets), information
+
+    values, slopes, information = (jax.tree.leaves(tree) for tree in find())
+    roots = [jnp.sqrt(one) for one in information]
+    return [
+        Sight(posterior.inputs, root, -root * value - slope / root)
+        for root, value, slope in zip(roots, values, slopes, strict=True)
+    ]

@@ -1,0 +1,95 @@
+"""White coordinates for every parameter: the same density, the readout's exact law, starts in the bulk."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy import stats
+
+import mercer
+from cases import small_network
+
+DOMAIN = mercer.Interval(0.5, 2.0)
+POINTS = np.linspace(0.6, 1.9, 9)[:, None]
+VALUES = np.sin(4 * POINTS[:, 0])
+
+
+def make(likelihood, reference=1.0, two=False, width=8):
+    energy = mercer.Quadrature(mercer.BrownianMotion(12, DOMAIN))
+    networks = {"mean": small_network(width), "scale": small_network(width, seed=1)}
+    network = networks if two else networks["mean"]
+    prior = mercer.Prior(energy, network, reference=reference)
+    return mercer.Posterior(prior, likelihood, (POINTS, VALUES))
+
+
+SIGHT = mercer.Sight(jnp.array([[0.8], [1.5]]), jnp.array([[1.0, 2.0], [0.5, -1.0]]), jnp.ones(2))
+CASES = {
+    "gaussian": (make(mercer.Gaussian(0.2)), None),
+    "reference": (make(mercer.Gaussian(0.2), reference=2.0), None),
+    "learned noise": (make(mercer.Gaussian(mercer.LogNormal(0.2, 0.5))), None),
+    "wide": (make(mercer.Gaussian(0.2), width=30), None),
+    "two networks": (make(mercer.Heteroscedastic(jnp.exp), two=True), None),
+    "student": (make(mercer.StudentT(4.0, 0.2), reference=0.5), None),
+    "forward map": (
+        make(mercer.Gaussian(0.2, lambda u, x: jnp.exp(jax.vmap(u)(x)))),
+        [SIGHT],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_density_is_the_posterior_times_the_volume(name, key):
+    """The volume by the Jacobian of the whole change of coordinates."""
+    posterior, sights = CASES[name]
+    density = mercer.Conditioned(posterior, sights)
+    params = density.draw(key)
+    flat, unravel = ravel_pytree(params)
+
+    @jax.jit
+    def change(flat):
+        return ravel_pytree(density.original(unravel(flat)))[0]
+
+    _, log_volume = np.linalg.slogdet(jax.jacfwd(change)(flat))
+    expected = posterior(density.original(params)) + log_volume
+    np.testing.assert_allclose(jax.jit(density)(params), expected, rtol=1e-8)
+
+
+def test_with_gaussian_noise_the_density_is_the_evidence_of_the_hidden_layer(key):
+    posterior, _ = CASES["gaussian"]
+    params = posterior.prior.draw(key)
+    moved = eqx.tree_at(lambda p: p.prior.params, posterior, params)
+    white = stats.norm.logpdf(ravel_pytree(params)[0]).sum()
+    exact = mercer.Whitened(moved).log_evidence
+    found = mercer.Conditioned(posterior)(params) - white
+    np.testing.assert_allclose(found, exact, rtol=1e-7)
+
+
+def test_readouts_follow_the_posterior_given_the_hidden_layer():
+    posterior, _ = CASES["gaussian"]
+    density, frozen = mercer.Conditioned(posterior), mercer.Whitened(posterior)
+
+    def ours(key):
+        white = jax.random.normal(key, posterior.prior.params.readout.shape)
+        params = eqx.tree_at(lambda p: p.readout, posterior.prior.params, white)
+        return jax.vmap(density.network(params))(jnp.asarray(POINTS))
+
+    def theirs(key):
+        return jax.vmap(frozen.network(frozen.draw(key)))(jnp.asarray(POINTS))
+
+    keys = jax.random.split(jax.random.key(2), (2, 4_000))
+    one, other = (np.asarray(jax.lax.map(f, k)) for f, k in zip((ours, theirs), keys, strict=True))
+    sd = other.std(axis=0)
+    assert np.all(np.abs(one.mean(0) - other.mean(0)) < 4.5 * sd * np.sqrt(2 / 4_000))
+    assert np.all(np.abs(one.std(0) / sd - 1) < 4.5 / np.sqrt(4_000))
+
+
+def test_what_cannot_be_conditioned_is_said():
+    with pytest.raises(ValueError, match="give `sights`"):
+        mercer.Conditioned(CASES["forward map"][0])
+    minibatched = mercer.Posterior(
+        CASES["gaussian"][0].prior, mercer.Gaussian(0.2), (POINTS, VALUES), batch_size=3
+    )
+    with pytest.raises(ValueError, match="leave batch_size out"):
+        mercer.Conditioned(minibatched)
