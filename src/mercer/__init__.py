@@ -19,6 +19,14 @@ from .energy import MonteCarlo as MonteCarlo
 from .energy import Quadrature as Quadrature
 from .fidelity import Fidelity as Fidelity
 from .fidelity import fidelity as fidelity
+from .hyper import EmpiricalBayes as EmpiricalBayes
+from .hyper import Joint as Joint
+from .hyper import empirical_bayes as empirical_bayes
+from .hyper import evidence_gradient as evidence_gradient
+from .hyper import leave_one_out as leave_one_out
+from .hyper import log_evidence as log_evidence
+from .hyper import nested_sgld as nested_sgld
+from .hyper import pseudo_marginal as pseudo_marginal
 from .isotropic import MLP as MLP
 from .isotropic import IsotropicPrior as IsotropicPrior
 from .likelihoods import Bernoulli as Bernoulli

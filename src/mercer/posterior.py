@@ -44,7 +44,7 @@ class Posterior(eqx.Module):
         self.likelihood = likelihood
         self.inputs, self.targets = _check_data(prior, likelihood, data)
         self.batch_size = batch_size
-        jax.eval_shape(self.log_likelihood, self.params)
+        jax.eval_shape(lambda params: self.log_likelihood(params), self.params)
         if batch_size is not None:
             require_count("batch_size", batch_size)
             if batch_size > self.inputs.shape[0]:

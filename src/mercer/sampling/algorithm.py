@@ -67,6 +67,10 @@ class Algorithm(eqx.Module):
 
         return self, jax.lax.scan(body, state, jax.random.split(run_key, num_steps))[0]
 
+    def value(self, density: Density, params: PyTree, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The log density as a step sees it: what tells whether a chain can start."""
+        return evaluate(density, params, key)
+
     def slope(self, density: Density, params: PyTree, key: PRNGKeyArray) -> PyTree:
         """The gradient that a step uses."""
         return gradient(density, params, key)

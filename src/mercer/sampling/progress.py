@@ -76,6 +76,10 @@ class Bar:
         """What is being done, where no draws are made."""
         self.bar.update(self.task, description=words)
 
+    def move(self, done: int, words: str) -> None:
+        """How far something without statistics is."""
+        self.bar.update(self.task, completed=done, description=words)
+
     def tell(self, done: int, statistics: dict[str, np.ndarray]) -> None:
         """How far the run is, and how its last chunk went."""
         self.divergences += int(np.nansum(statistics["divergent"]))

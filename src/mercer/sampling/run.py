@@ -92,7 +92,7 @@ def sample(
     algorithm = _check(density, algorithm)
     start_key, check_key, warm_key, run_key = jax.random.split(key, 4)
     params = find_starts(start_key, density, num_chains) if init is None else as_starts(init)
-    check_starts(check_key, density, params, num_chains)
+    check_starts(check_key, density, algorithm, params, num_chains)
     _check_record(plan, params)
     rows: Memory | Store = Memory(num_draws)
     if store is not None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from .algorithm import Density, evaluate
+from .algorithm import Algorithm, Density
 from .maximise import maximise
 
 ASCENT_STEPS = 300
@@ -45,14 +45,16 @@ def as_starts(init: PyTree) -> PyTree:
     return starts
 
 
-def check_starts(key: PRNGKeyArray, density: Density, params: PyTree, num_chains: int) -> None:
+def check_starts(
+    key: PRNGKeyArray, density: Density, algorithm: Algorithm, params: PyTree, num_chains: int
+) -> None:
     """Raise unless there is one start a chain and the log density is finite at each."""
     wrong = [x.shape for x in jax.tree.leaves(params) if x.shape[:1] != (num_chains,)]
     if wrong:
         raise ValueError(
             f"init must have a leading axis of {num_chains} chains, got an array of shape {wrong[0]}."
         )
-    values = np.asarray(jax.jit(jax.vmap(lambda p: evaluate(density, p, key)))(params))
+    values = np.asarray(jax.jit(jax.vmap(lambda p: algorithm.value(density, p, key)))(params))
     if not np.all(np.isfinite(values)):
         chain = int(np.argmin(np.isfinite(values)))
         raise ValueError(

@@ -1,5 +1,7 @@
 """Exactly periodic processes with a period that need not divide the domain."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
@@ -36,6 +38,7 @@ class Periodic(Spectrum):
         require_count("num_harmonics", num_harmonics)
         if not isinstance(domain, Box) or domain.dimension != 1:
             raise ValueError(f"a periodic process lives on an Interval, got {domain}.")
+        _warn_if_longer(period, domain)
         self.period = jnp.asarray(period, default_float())
         self.lengthscale = jnp.asarray(lengthscale, default_float())
         n = jnp.arange(1, num_harmonics + 1)
@@ -76,6 +79,15 @@ class Periodic(Spectrum):
 
     def quadrature_points(self) -> int | tuple[int, ...]:
         return self.joint.num_points
+
+
+def _warn_if_longer(period: ArrayLike, domain: Box) -> None:
+    if is_concrete(period) and float(period) > domain.measure:
+        warnings.warn(
+            f"a period of {float(period):.4g} is longer than the domain, {float(domain.measure):.4g}: "
+            "nothing repeats, and data cannot tell such a period from a trend.",
+            stacklevel=3,
+        )
 
 
 def _check_decay(log_decay: Float[Array, " n"]) -> None:

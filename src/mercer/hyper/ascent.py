@@ -1,0 +1,241 @@
+"""Empirical Bayes: the hyperparameters of largest posterior density, by stochastic ascent.
+
+Chains of the posterior, and of the prior where it is not normalised, go on while the
+hyperparameters climb along the gradient that they estimate. Once it is within its noise, a few
+Newton steps with more draws each end at the maximum, with the error that the draws leave.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import PRNGKeyArray, PyTree
+
+from ..checks import Real, require_count, require_key, require_positive
+from ..diagnostics import ess
+from ..sampling.algorithm import evaluate
+from ..sampling.progress import Bar, interrupts
+from .chains import advance, begin, with_metric
+from .joint import Joint
+
+BLOCK = 50
+# Newton steps at most, steps of the chains for each, and draws that its curvature is taken from.
+NUM_NEWTON, NUM_HELD, NUM_CURVED = 8, 600, 256
+# Acceptance below which chains do not follow the hyperparameters, which then wait for them.
+LAGGING = 0.35
+# How far one Newton step may go, in standard deviations of the hyperprior.
+LONGEST = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class EmpiricalBayes:
+    """Where the ascent ended. Dicts are by hyperparameter; `white` and `error` in standard normal
+    numbers, `path` one row a step in the order of the names.
+
+    `error` is what finite draws leave of Monte Carlo error, `spread` the standard deviation that
+    the curvature gives the hyperparameter a posteriori. `posterior` is the density there and
+    `params` draws of it, one a chain, to go on from: `sample(key, found.posterior, …, init=found.params)`.
+    """
+
+    values: dict[str, float]
+    white: dict[str, float]
+    error: dict[str, float]
+    spread: dict[str, float]
+    path: np.ndarray
+    converged: bool
+    posterior: Any
+    params: PyTree
+
+
+def empirical_bayes(
+    key: PRNGKeyArray,
+    joint: Joint,
+    hyper: dict[str, Any] | None = None,
+    *,
+    num_chains: int = 16,
+    max_steps: int = 4000,
+    learning_rate: Real = 0.05,
+    progress: bool = True,
+) -> EmpiricalBayes:
+    """Maximise log p(y | λ) + log p(z) by the hyperparameters, from `hyper`, given as standard normal
+    numbers, or the medians.
+
+    `learning_rate` is Adam's. Ctrl-C ends with what there is.
+    """
+    require_key(key)
+    require_count("num_chains", num_chains, at_least=2)
+    require_count("max_steps", max_steps)
+    require_positive("learning_rate", learning_rate)
+    climb = _Climb(joint, num_chains, float(learning_rate))
+    start_key, run_key = jax.random.split(key)
+    with interrupts() as stop, Bar(progress, max_steps, 0) as bar:
+        climb.start(start_key, hyper)
+        return climb.run(run_key, max_steps, bar, stop)
+
+
+class _Climb:
+    """The chains, the hyperparameters as one vector, and the compiled blocks that move both."""
+
+    def __init__(self, joint: Joint, num_chains: int, learning_rate: float):
+        self.joint, self.num_chains = joint, num_chains
+        self.optimiser = optax.adam(learning_rate)
+        self.unravel = ravel_pytree(joint.template.params)[1]
+        self.network_unravel = ravel_pytree(joint.prior.params)[1]
+        self.needs_prior = not joint.prior.normalised
+        self.steps = [partial(advance, self.posterior, joint.template.is_deterministic)]
+        if self.needs_prior:
+            self.steps.append(partial(advance, self.prior, joint.prior.is_deterministic))
+        self.block = jax.jit(self._block, static_argnames="ascends")
+
+    def named(self, vector: Any) -> dict[str, Any]:
+        return dict(zip(self.joint.unknowns, vector, strict=True))
+
+    def posterior(self, flat, vector, key):
+        return evaluate(self.joint.at(self.named(vector)), self.unravel(flat), key)
+
+    def prior(self, flat, vector, key):
+        return evaluate(self.joint.at(self.named(vector)).prior, self.network_unravel(flat), key)
+
+    def start(self, key: PRNGKeyArray, hyper: dict[str, Any] | None) -> None:
+        given = dict.fromkeys(self.joint.unknowns, 0.0) | (hyper or {})
+        if set(given) != set(self.joint.unknowns):
+            raise ValueError(
+                f"hyper must name {list(self.joint.unknowns)}, got {list(hyper or {})}."
+            )
+        self.vector = jnp.stack([jnp.asarray(given[n], float) for n in self.joint.unknowns])
+
+        @jax.jit
+        def draw(key):
+            density = self.joint.at(self.named(self.vector))
+            laws = [density, density.prior][: len(self.steps)]
+            keys = [jax.random.split(k, self.num_chains) for k in jax.random.split(key, len(laws))]
+            return [
+                jax.vmap(lambda k, law=law: ravel_pytree(_start(law, k))[0])(each)
+                for law, each in zip(laws, keys, strict=True)
+            ]
+
+        self.chains = [begin(positions, len(self.vector)) for positions in draw(key)]
+        self.state = self.optimiser.init(self.vector)
+
+    def run(self, key: PRNGKeyArray, max_steps: int, bar: Bar, stop: Any) -> EmpiricalBayes:
+        path, quiet, done = [], 0, 0
+        for index in range(4):
+            self._advance(jax.random.fold_in(key, index), BLOCK, False)
+        while done < max_steps and quiet < 3 and not stop.is_set():
+            done += BLOCK
+            slopes, along = self._advance(jax.random.fold_in(key, 4 + done), BLOCK, True)
+            path.append(along)
+            bar.move(min(done, max_steps), "climbing")
+            mean, error = _batch_means(slopes.mean(axis=1))
+            quiet = quiet + 1 if np.all(np.abs(mean) < 2 * error) else 0
+        self.vector = jnp.asarray(np.concatenate(path)[-2 * BLOCK :].mean(axis=0))
+        error, spread, settled = self._polish(jax.random.fold_in(key, 1), path, stop)
+        return self._result(np.concatenate(path), quiet >= 3 and settled, error, spread)
+
+    def _polish(self, key: PRNGKeyArray, path: list, stop: Any):
+        """Newton steps on gradients of held hyperparameters, until one is within its error."""
+        for index in range(NUM_NEWTON):
+            one_key, curve_key = jax.random.split(jax.random.fold_in(key, index))
+            self._advance(one_key, BLOCK, False)
+            slopes, _ = self._advance(jax.random.fold_in(one_key, 1), NUM_HELD, False)
+            mean = slopes.mean(axis=(0, 1))
+            count = np.asarray(ess(np.swapaxes(slopes, 0, 1), "mean"))
+            error = slopes.reshape(-1, slopes.shape[-1]).std(axis=0) / np.sqrt(count)
+            inverse = _invert(self._curvature(curve_key, slopes))
+            move = inverse @ mean
+            uncertain = np.sqrt(np.square(inverse) @ np.square(error))
+            longest = np.max(np.abs(move))
+            self.vector = self.vector + jnp.asarray(move * min(1.0, LONGEST / max(longest, 1e-300)))
+            path.append(np.asarray(self.vector)[None])
+            if np.all(np.abs(move) < np.maximum(uncertain, 1e-6)) or stop.is_set():
+                break
+        settled = bool(np.all(np.abs(move) < np.maximum(3 * uncertain, 1e-6)))
+        return uncertain, np.sqrt(np.diag(inverse)), settled
+
+    def _curvature(self, key: PRNGKeyArray, slopes: np.ndarray) -> np.ndarray:
+        """−∇² of log p(y | λ) + log p(z), by Louis's identity: E[∇²] + Cov[∇] of posterior less prior."""
+        vector = self.vector
+        values = [self.posterior, self.prior][: len(self.steps)]
+        total = -np.eye(len(vector))
+        for sign, value, chains, each in zip(
+            (1, -1), values, self.chains, _own_slopes(self.held), strict=False
+        ):
+            second = jax.jit(
+                jax.vmap(lambda x, v=value: jax.hessian(v, argnums=1)(x, vector, key))
+            )(chains.positions)
+            flat = each.reshape(-1, each.shape[-1])
+            total += sign * (np.asarray(second).mean(axis=0) + np.cov(flat, rowvar=False))
+        return -total
+
+    def _advance(self, key: PRNGKeyArray, count: int, ascends: bool):
+        """A block of steps: gradients (step, chain, name), and the hyperparameters after each."""
+        keys = jax.random.split(key, count)
+        carry, held = self.block((self.chains, self.vector, self.state), keys, ascends)
+        self.chains, self.vector, self.state = carry
+        self.chains = [with_metric(one) for one in self.chains]
+        self.held = [np.asarray(one) for one in held[0]]
+        slopes = self.held[0] + np.asarray(held[2])[:, None]
+        if self.needs_prior:
+            slopes = slopes - self.held[1]
+        return slopes, np.asarray(held[1])
+
+    def _block(self, carry, keys, ascends: bool):
+        def body(carry, key):
+            chains, vector, state = carry
+            each = jax.random.split(key, len(chains))
+            chains = [
+                step(one, vector, k) for step, one, k in zip(self.steps, chains, each, strict=True)
+            ]
+            own = [one.hyper_slopes for one in chains]
+            slope = own[0].mean(axis=0) - vector
+            if self.needs_prior:
+                slope = slope - own[1].mean(axis=0)
+            moved = vector
+            if ascends:
+                change, state = self.optimiser.update(-slope, state)
+                follow = jnp.stack([one.acceptance for one in chains])
+                moved = vector + jnp.where(jnp.min(follow) > LAGGING, change, 0.0)
+            return (chains, moved, state), (own, moved, -vector)
+
+        return jax.lax.scan(body, carry, keys)
+
+    def _result(self, path, converged: bool, error, spread) -> EmpiricalBayes:
+        vector = [float(v) for v in self.vector]
+        white = self.named(vector)
+        return EmpiricalBayes(
+            values={n: float(v) for n, v in self.joint.values(white).items()},
+            white=white,
+            error=self.named(map(float, error)),
+            spread=self.named(map(float, spread)),
+            path=path,
+            converged=converged,
+            posterior=self.joint.at(self.named(self.vector)),
+            params=jax.vmap(self.unravel)(self.chains[0].positions),
+        )
+
+
+def _start(law: Any, key: PRNGKeyArray) -> PyTree:
+    """A draw to start from: exact where there are any."""
+    prior = getattr(law, "prior", law)
+    return law.draw(key) if prior.obstacle is None else law.draw_reference(key)
+
+
+def _own_slopes(held: list[np.ndarray]) -> list[np.ndarray]:
+    return [one[-NUM_CURVED:] for one in held]
+
+
+def _batch_means(series: np.ndarray, num_batches: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard error of a correlated series (step, name)."""
+    means = np.stack([part.mean(axis=0) for part in np.array_split(series, num_batches)])
+    return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(num_batches)
+
+
+def _invert(curvature: np.ndarray) -> np.ndarray:
+    """The inverse of a symmetric matrix, eigenvalues taken positive: an ascent whatever they are."""
+    sizes, axes = np.linalg.eigh((curvature + curvature.T) / 2)
+    return (axes / np.maximum(np.abs(sizes), 1e-3)) @ axes.T

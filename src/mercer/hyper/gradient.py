@@ -1,0 +1,79 @@
+"""The gradient of the log evidence by the hyperparameters, from draws of posterior and prior.
+
+With an un-normalised prior p̃(θ; λ) of integral Z(λ),
+
+    ∇ log p(y | λ) = E_posterior[∇ log p̃(θ, y; λ)] − ∇ log Z(λ),   ∇ log Z = E_prior[∇ log p̃(θ; λ)]
+
+and ∇ log Z is zero where the prior is normalised. Where the readout is linear its integral given the
+hidden layers, log Z(η; λ), is a log-determinant, and ∇ log Z = E_prior[∇ log Z(η; λ)] with far less
+noise.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from ..diagnostics import ess
+from .joint import Hyper, Joint
+
+
+class Gradient(NamedTuple):
+    """Of the log evidence by each standard normal number, with Monte Carlo standard errors."""
+
+    value: dict[str, float]
+    error: dict[str, float]
+
+
+def posterior_slope(joint: Joint, hyper: Hyper, params: PyTree, batch: Any = None) -> Hyper:
+    """∇ log p̃(θ, y; λ) by the hyperparameters at one draw."""
+
+    def value(hyper):
+        return joint.at(hyper)(params, batch) if batch is not None else joint.at(hyper)(params)
+
+    return jax.grad(value)(hyper)
+
+
+def prior_slope(joint: Joint, hyper: Hyper, params: PyTree, batch: Any = None) -> Hyper:
+    """What a draw of the prior tells of ∇ log Z: exactly zero where there is nothing to tell."""
+    prior = joint.prior
+    if prior.normalised:
+        return jax.tree.map(jnp.zeros_like, hyper)
+    if prior.obstacle is None:
+        return jax.grad(lambda h: log_integral(joint.at(h).prior, params))(hyper)
+    return jax.grad(lambda h: joint.at(h).prior(params, batch))(hyper)
+
+
+def log_integral(prior: Any, params: PyTree) -> Float[Array, ""]:
+    """log ∫ p̃ over the readouts given the hidden layers, but for what has no hyperparameter."""
+    terms = [term for term in prior.terms(params) if term.energy is not None]
+    return sum(prior.readout_law(term).log_normaliser for term in terms)
+
+
+def evidence_gradient(
+    joint: Joint, hyper: Hyper, posterior_draws: PyTree, prior_draws: PyTree | None = None
+) -> Gradient:
+    """∇ log p(y | λ) at `hyper`, from network parameters drawn there, leaves (chain, draw, …).
+
+    `prior_draws` are needed where the prior is not normalised.
+    """
+    if prior_draws is None and not joint.prior.normalised:
+        raise ValueError("this prior is not normalised: draws of it are needed too, prior_draws=.")
+    parts = [_average(lambda p: posterior_slope(joint, hyper, p), posterior_draws)]
+    if prior_draws is not None and not joint.prior.normalised:
+        parts.append(_average(lambda p: prior_slope(joint, hyper, p), prior_draws))
+    value, error = parts[0]
+    if len(parts) == 2:
+        value = {n: v - parts[1][0][n] for n, v in value.items()}
+        error = {n: float(np.hypot(e, parts[1][1][n])) for n, e in error.items()}
+    return Gradient(value, error)
+
+
+def _average(slope: Any, draws: PyTree) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean and standard error of a function of draws, leaves (chain, draw, …)."""
+    series = jax.jit(lambda p: jax.lax.map(lambda q: jax.lax.map(slope, q), p))(draws)
+    held = {name: np.asarray(values) for name, values in series.items()}
+    errors = {n: float(v.std() / np.sqrt(ess(v[..., None], "mean")[0])) for n, v in held.items()}
+    return {name: float(v.mean()) for name, v in held.items()}, errors
