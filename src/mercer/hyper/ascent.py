@@ -78,6 +78,18 @@ def empirical_bayes(
         return climb.run(run_key, max_steps, bar, stop)
 
 
+def make_step(joint: Joint, key: PRNGKeyArray, num_chains: int) -> tuple[Any, Any]:
+    """One compiled step of the ascent, (state, key) -> state, and the state to begin with."""
+    climb = _Climb(joint, num_chains, 0.05)
+    climb.start(key, None)
+
+    @jax.jit
+    def step(state, key):
+        return climb._block(state, key[None], True)[0]
+
+    return step, (climb.chains, climb.vector, climb.state)
+
+
 class _Climb:
     """The chains, the hyperparameters as one vector, and the compiled blocks that move both."""
 
