@@ -145,6 +145,13 @@ def test_empirical_bayes_reaches_the_maximum_from_afar(start, normalised):
     assert all(error < 0.02 for error in found.error.values())
 
 
+def test_the_mode_in_white_coordinates_is_the_closed_form(key):
+    """For starting values: given the hidden layer one ascent of the joint density is exact."""
+    found = mercer.maximise(key, joint(white=True), num_steps=200)
+    away = np.array([found["hyper"][name] for name in UNKNOWNS]) - exact_maximum()
+    assert np.max(np.abs(away)) < 1e-4
+
+
 def test_the_curvature_gives_the_spread():
     found = mercer.empirical_bayes(jax.random.key(1), joint(), progress=False)
     exact = -np.asarray(jax.hessian(exact_log_density())(jnp.asarray(exact_maximum())))

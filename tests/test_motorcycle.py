@@ -11,7 +11,6 @@ from scipy import stats
 import mercer
 from mercer.experiments.baselines import (
     Expansion,
-    is_readout,
     score_process,
     split_rows,
     ten_folds,
@@ -51,7 +50,9 @@ def test_the_networks_follow_the_processes_that_are_named():
 def test_an_expansion_is_the_truncated_process():
     spectrum = mercer.Matern(1.5, 0.5, 1.0, mercer.Interval(0, 2), 20)
     network = Expansion(spectrum)
-    prior = mercer.Prior(mercer.Quadrature(spectrum), network, trainable=is_readout(network))
+    prior = mercer.Prior(
+        mercer.Quadrature(spectrum), network, trainable=mercer.readout_only(network)
+    )
     x = jnp.linspace(0.1, 1.9, 7)[:, None]
     data = x, jnp.sin(3 * x[:, 0])
     frozen = mercer.Whitened(mercer.Posterior(prior, mercer.Gaussian(0.2), data))

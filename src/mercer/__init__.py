@@ -67,6 +67,7 @@ from .spectra import Periodic as Periodic
 from .spectra import Spectrum as Spectrum
 from .spectra import SquaredExponential as SquaredExponential
 from .spectra import TensorProduct as TensorProduct
+from .terms import readout_only as readout_only
 from .unknowns import Above as Above
 from .unknowns import Between as Between
 from .unknowns import LogNormal as LogNormal

@@ -55,6 +55,17 @@ def is_network(node: Any) -> bool:
     return isinstance(node, eqx.Module)
 
 
+def readout_only(networks: PyTree) -> PyTree[bool]:
+    """For `Prior(trainable=…)`: the attribute `readout` of each network alone is random, hidden layers
+    stay as they are."""
+    frozen = jax.tree.map(lambda leaf: False, networks)
+
+    def readouts(tree):
+        return [one.readout for one in jax.tree.leaves(tree, is_leaf=is_network)]
+
+    return eqx.tree_at(readouts, frozen, replace_fn=lambda _: True)
+
+
 def make_terms(networks: PyTree, energy: PyTree, mean: PyTree) -> list[Term]:
     """Each network with its energy and its mean, the same for all or one each."""
     leaves, structure = jax.tree.flatten(networks, is_leaf=is_network)

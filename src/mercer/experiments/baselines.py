@@ -5,7 +5,6 @@ A baseline takes a `Split` of the data and returns log p(y | draw) of the held-o
 """
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -63,12 +62,6 @@ class Expansion(eqx.Module):
         fixed = jax.lax.stop_gradient(self.spectrum)
         units = jnp.exp(0.5 * fixed.log_eigenvalues) * fixed.eigenfunctions(x)
         return WIDE * jnp.dot(self.readout, units)
-
-
-def is_readout(network: Any) -> Any:
-    """A filter that lets the readout of an `Expansion` alone be random."""
-    frozen = jax.tree.map(lambda leaf: False, network)
-    return eqx.tree_at(lambda n: n.readout, frozen, True)
 
 
 def score_process(split: Split, spectrum: Matern) -> np.ndarray:

@@ -79,14 +79,14 @@ def _surface(run: Run) -> Joint:
 
 
 def climb_surface(run: Run) -> Arrays:
-    """Empirical Bayes from several starts, every parameter of the network random."""
+    """Empirical Bayes from several starts."""
     family, found = _surface(run), []
     for index in run.each("ascents", range(run.settings.num_ascents)):
         begin = dict(zip(family.unknowns, STARTS[index], strict=True))
         key = fold(run.key, f"ascent {index}")
-        found.append(
-            empirical_bayes(key, family, begin, max_steps=run.settings.max_steps, progress=False)
-        )
+        # With a frozen layer and Gaussian noise every chain tells the exact gradient: two will do.
+        options = {"num_chains": 2, "max_steps": run.settings.max_steps, "progress": False}
+        found.append(empirical_bayes(key, family, begin, **options))
     longest = max(len(one.path) for one in found)
     paths = np.full((len(found), longest, 2), np.nan)
     for row, one in zip(paths, found, strict=True):
@@ -100,7 +100,7 @@ def climb_surface(run: Run) -> Arrays:
 
 
 def sample_surface(run: Run) -> Arrays:
-    """Parameters and both hyperparameters by NUTS."""
+    """The readout and both hyperparameters by NUTS."""
     family = _surface(run)
     draws = run.sample(
         "joint", family, nuts(initial_step=0.1, max_doublings=7), record=lambda p: p["hyper"],
@@ -181,8 +181,9 @@ def find_period(run: Run) -> Arrays:
 
 
 def measure_cost(run: Run) -> Arrays:
-    """A step of the ascent against gradients of the posterior, of as many chains, in turn."""
-    family = _surface(run)
+    """A step of the ascent against gradients of the posterior, of as many chains, in turn; every
+    parameter of the network random."""
+    family = surface_family(*run.settings.surface, fold(run.shared, "surface"), frozen=False)
     step, state = make_step(family, fold(run.key, "chains"), num_chains=16)
     keys = jax.random.split(fold(run.key, "starts"), 16)
     positions = jax.vmap(family.template.draw)(keys)

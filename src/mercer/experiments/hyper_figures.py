@@ -57,8 +57,8 @@ def draw_intervals(results: Results) -> Figure:
 PICTURES = (
     Picture(
         "evidence",
-        "Log evidence of the motorcycle data below its maximum, given one hidden layer; "
-        "five ascents and the draws have every parameter random.",
+        "Log evidence of the motorcycle data below its maximum, the hidden layer frozen and the "
+        "noise constant; the ways of empirical Bayes, and draws of both hyperparameters.",
         ("surface", "ascent", "joint"),
         draw_evidence,
     ),

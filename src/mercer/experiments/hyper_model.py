@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.optimize import minimize
 
 from ..conditioned import Conditioned, find_sights
 from ..data import co2
-from ..density import Prior
+from ..density import Prior, is_random
 from ..domains import Interval
 from ..energy import Quadrature
 from ..hyper import Joint
@@ -21,6 +20,7 @@ from ..likelihoods import Gaussian, Heteroscedastic
 from ..networks import FourierMLP
 from ..posterior import Posterior
 from ..spectra import Laplacian, Matern
+from ..terms import readout_only
 from ..unknowns import Above, LogNormal, Normal
 from .baselines import Split
 from .co2_model import LEARNED, Scales, log_evidence
@@ -48,8 +48,9 @@ HETEROSCEDASTIC = {
 }
 
 
-def surface_family(width: int, num_modes: int, key: jax.Array) -> Joint:
-    """A constant noise, and (shift − Δ)^(−power) of a variance and a power to be learned."""
+def surface_family(width: int, num_modes: int, key: jax.Array, frozen: bool = True) -> Joint:
+    """A constant noise, and (shift − Δ)^(−power) of a variance and a power to be learned; the hidden
+    layer frozen, as the closed form needs it, or not."""
     inputs, targets = standardised()[:2]
     network = FourierMLP(
         1, width, frequency_scale=8.0, hidden_scale=2.0, readout_scale=100.0, domain=DOMAIN, key=key
@@ -57,7 +58,8 @@ def surface_family(width: int, num_modes: int, key: jax.Array) -> Joint:
 
     def make(hyper):
         process = Laplacian(DOMAIN, num_modes, "neumann", shift=3.0) ** hyper["power"]
-        prior = Prior(Quadrature(process.with_variance(hyper["variance"])), network)
+        energy = Quadrature(process.with_variance(hyper["variance"]))
+        prior = Prior(energy, network, trainable=readout_only(network) if frozen else is_random)
         return Conditioned(Posterior(prior, Gaussian(NOISE), (inputs, targets)))
 
     return Joint(make, SURFACE)
@@ -111,9 +113,7 @@ def heteroscedastic_family(width: int, num_modes: int, split: Split, key: jax.Ar
         )
         for name, k in keys.items()
     }  # fmt: skip
-    frozen = jax.tree.map(lambda leaf: False, networks)
-    readouts = lambda n: (n["mean"].readout, n["scale"].readout)  # noqa: E731
-    trainable = eqx.tree_at(readouts, frozen, (True, True))
+    trainable = readout_only(networks)
 
     def posterior(hyper):
         energies = {

@@ -190,7 +190,7 @@ SETTINGS = {
         printed=Printed(1500, 500, 5, (1e-3, 1e-6)), num_points=100_000,
     ),
     "paper": Settings(
-        width=100, num_modes=100, frozen=Chains(4, 4000, 600), whole=Chains(16, 250, 60),
+        width=100, num_modes=100, frozen=Chains(4, 4000, 600), whole=Chains(4, 300, 60),
         fold=Chains(4, 1000, 300), folds=10, baseline_folds=10, isotropic_folds=10,
         printed=Printed(1500, 20_000, 20, (1e-3, 1e-4, 1e-5, 1e-6)), num_points=1_000_000,
     ),

@@ -18,7 +18,8 @@ from ..isotropic import MLP, IsotropicPrior
 from ..networks import FourierMLP
 from ..sampling import nuts
 from ..spectra import Matern, Spectrum
-from .baselines import Expansion, is_readout
+from ..terms import readout_only
+from .baselines import Expansion
 
 # Standardised times lie in [−1.8, 2.5] whatever rows are held out; the rest is room.
 DOMAIN = Interval(-3.0, 4.0)
@@ -61,8 +62,7 @@ def fourier_prior(
 def expansion_prior(num_modes: int) -> Prior:
     """The same processes cut after K modes, by their own eigenfunctions."""
     networks = {name: Expansion(s) for name, s in spectra(num_modes).items()}
-    trainable = {name: is_readout(network) for name, network in networks.items()}
-    return make_prior(networks, num_modes, trainable=trainable)
+    return make_prior(networks, num_modes, trainable=readout_only(networks))
 
 
 def isotropic_prior(key: jax.Array) -> Prior:

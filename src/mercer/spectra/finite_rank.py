@@ -120,6 +120,8 @@ def add(first: Spectrum, second: Spectrum) -> Sum:
         )
     first.check()
     second.check()
+    _require_known(first)
+    _require_known(second)
 
     def functions(x):
         return jnp.concatenate([first.eigenfunctions(x), second.eigenfunctions(x)])
@@ -128,6 +130,20 @@ def add(first: Spectrum, second: Spectrum) -> Sum:
     points = np.maximum(first.quadrature_points(), second.quadrature_points())
     counts = int(points) if points.ndim == 0 else tuple(int(p) for p in points)
     return Sum(first, second, FiniteRank(functions, weights, first.domain, counts))
+
+
+def _require_known(part: Spectrum) -> None:
+    """Raise if the eigenfunctions depend on something that is being traced: their sum's rank, and so
+    its number of modes, would too."""
+    with jax.ensure_compile_time_eval():
+        middle = jnp.full(part.domain.dimension, 0.5, default_float())
+        known = is_concrete(part.eigenfunctions(middle))
+    if not known:
+        raise ValueError(
+            f"the eigenfunctions of a {type(part).__name__} that is added depend on a number that is "
+            "being traced, such as a period: a sum is diagonalised when it is made. Learn that number "
+            "by the evidence of the parts' processes first, or outside of jax.jit."
+        )
 
 
 def _check_functions(functions: Functions, weights: Float[Array, "..."], domain: Domain) -> None:
