@@ -185,7 +185,7 @@ SETTINGS = {
         num_points=2_000,
     ),
     "quick": Settings(
-        width=100, num_modes=100, frozen=Chains(4, 1500, 400), whole=Chains(4, 150, 40),
+        width=100, num_modes=100, frozen=Chains(4, 1500, 400), whole=Chains(2, 60, 30),
         fold=Chains(2, 1000, 200), folds=10, baseline_folds=0, isotropic_folds=0,
         printed=Printed(1500, 500, 5, (1e-3, 1e-6)), num_points=100_000,
     ),
