@@ -49,8 +49,8 @@ def draw_intervals(results: Results) -> Figure:
             colour = "C0" if low <= truth <= high else "C3"
             axes.plot([low, high], [seed, seed], color=colour, lw=1.5)
         axes.axvline(truth, color="k", lw=0.8)
-        axes.set(xlabel=name, xscale="log")
-    rows[0].set(ylabel="seed")
+        axes.set(xlabel=name)
+    rows[0].set(ylabel="seed", yticks=range(0, len(held["rhat"]), 5))
     return figure
 
 
@@ -64,7 +64,7 @@ PICTURES = (
     ),
     Picture(
         "intervals",
-        "90 % intervals for data of a known Matérn-3/2 process; red where they miss it.",
+        "90 % intervals for data of a known Matérn-3/2 process; gold where they miss it.",
         ("recovery",),
         draw_intervals,
     ),

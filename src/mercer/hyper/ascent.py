@@ -147,7 +147,7 @@ class _Climb:
             quiet = quiet + 1 if np.all(np.abs(mean) < 2 * error) else 0
         self.vector = jnp.asarray(np.concatenate(path)[-2 * BLOCK :].mean(axis=0))
         error, spread, settled = self._polish(jax.random.fold_in(key, 1), path, stop)
-        return self._result(np.concatenate(path), quiet >= 3 and settled, error, spread)
+        return self._result(np.concatenate(path), settled, error, spread)
 
     def _polish(self, key: PRNGKeyArray, path: list, stop: Any):
         """Newton steps on gradients of held hyperparameters, until one is within its error."""
