@@ -157,3 +157,20 @@ def test_predictions_far_outside_are_told():
     model = MercerRegressor(noise="constant").fit(X, Y)
     with pytest.warns(UserWarning, match="far outside"):
         model.predict([[50.0, 0.0]])
+
+
+def test_hyperparameters_by_nuts_predict_as_weighted_draws_do():
+    new = RANDOM.uniform(-2, 2, (20, 2))
+    with jax.debug_key_reuse(False):  # BlackJAX's samplers do not pass that check
+        models = {
+            name: MercerRegressor("matern32", "constant", name).fit(X, Y)
+            for name in ("exact", "nuts", "laplace")
+        }
+    found = {name: model.predict(new, return_std=True) for name, model in models.items()}
+    mean, sd = found["exact"]
+    assert np.max(np.abs(found["nuts"][0] - mean) / sd) < 0.2
+    assert np.max(np.abs(found["nuts"][1] / sd - 1)) < 0.1
+    assert len(models["nuts"].weights_) == 24
+    assert len(models["laplace"].weights_) == 1
+    with pytest.raises(ValueError, match="inference must be one of"):
+        MercerRegressor(inference="magic").fit(X, Y)

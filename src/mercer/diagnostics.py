@@ -19,8 +19,10 @@ MAX_ENTRIES = 200
 
 
 def rhat(values: ArrayLike) -> np.ndarray:
-    """Rank-normalised split R-hat of each entry of values with shape (chain, draw, …)."""
-    return _by_entry(values, "rhat")
+    """Rank-normalised split R-hat of each entry of values with shape (chain, draw, …); infinite where
+    chains stand still in different places, NaN where nothing moves at all."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _by_entry(values, "rhat")
 
 
 def ess(values: ArrayLike, method: str = "bulk") -> np.ndarray:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from .marginal import Evidence, Mixture, find_mode, mix, weighted_draws
+from .marginal import Evidence, Mixture, chain_draws, find_mode, mix, weighted_draws
 from .noise import learn_noise, leave_one_out, mixed_log_density
 from .radial import NAMES, Fitted, Hyper, fit, unpack
 
@@ -68,13 +68,20 @@ class Learner:
             return {kernel: varied}, noise, variances
         return modes, None, None
 
-    def average(self, modes: dict[str, np.ndarray], known: np.ndarray | None, seed: int) -> Mixture:
-        """Hyperparameters about the modes with their weights, as many as there is time to fit."""
+    def average(
+        self, modes: dict[str, np.ndarray], known: np.ndarray | None, inference: str, seed: int
+    ) -> Mixture:
+        """Hyperparameters about the modes with their weights, as many as there is time to fit; of the
+        most probable kernel alone by NUTS, and its mode alone for "laplace"."""
+        draw = chain_draws if inference == "nuts" else weighted_draws
+        if inference != "exact":
+            modes = dict([next(iter(modes.items()))])
         cost = len(self.y) * float(len(self.centres)) ** 2
-        count = int(np.clip(BUDGET / cost / len(modes), 1, NUM_HYPER // len(modes)))
+        most = 1 if inference == "laplace" else NUM_HYPER // len(modes)
+        count = int(np.clip(BUDGET / cost / len(modes), 1, most))
         return mix(
             {
-                kernel: weighted_draws(self.evidence(kernel, known), mode, count, seed)
+                kernel: draw(self.evidence(kernel, known), mode, count, seed)
                 for kernel, mode in modes.items()
             }
         )

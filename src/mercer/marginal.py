@@ -2,12 +2,11 @@
 
 log p(y | X, hyper) + log p(hyper) is known for Gaussian noise. It is maximised from a few starts on
 a part of the rows, then on more of them; draws of the normal law at the mode, weighted by what the
-density is there, stand for the posterior of the hyperparameters.
+density is there, or draws by NUTS, stand for the posterior of the hyperparameters.
 """
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from .radial import log_evidence, log_prior, start, unpack
+from .sampling import nuts, sample
 
 # Logarithms beyond which nothing changes for standardised columns.
 LOWEST, HIGHEST = -9.0, 6.0
@@ -24,17 +24,17 @@ FLATTEST = 0.1
 # Weights, relative to the largest, that are worth a network.
 SMALLEST = 0.01
 STARTS = (0.3, 1.0, 3.0)
+# Chains of NUTS over hyperparameters, draws of each, and steps to warm up.
+NUM_CHAINS, NUM_DRAWN, NUM_WARMED = 4, 60, 40
 
 
-@partial(jax.jit, static_argnames="kernel")
-def _slope(flat, x, y, known, kernel):
-    """Minus the log posterior density of the hyperparameters, and its gradient."""
+def _loss(flat, x, y, known, kernel):
+    """Minus the log posterior density of the hyperparameters."""
+    hyper = unpack(flat, kernel)
+    return -log_evidence(hyper, x, y, known) - log_prior(hyper)
 
-    def loss(flat):
-        hyper = unpack(flat, kernel)
-        return -log_evidence(hyper, x, y, known) - log_prior(hyper)
 
-    return jax.value_and_grad(loss)(flat)
+_slope = jax.jit(jax.value_and_grad(_loss), static_argnames="kernel")
 
 
 class Evidence:
@@ -93,6 +93,29 @@ def weighted_draws(
     draws = np.clip(mode + (white * spread) @ axes.T, LOWEST, HIGHEST)
     log_proposal = -0.5 * np.sum(white**2, axis=1) - np.sum(np.log(spread))
     return draws, np.array([-evidence(draw)[0] for draw in draws]) - log_proposal - math.log(count)
+
+
+def chain_draws(
+    evidence: Evidence, mode: np.ndarray, count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws by NUTS (one a row), with the logarithms of their weights, all equal."""
+    values, axes = np.linalg.eigh(evidence.curvature(mode))
+    root, middle = jnp.asarray(axes / np.sqrt(np.maximum(values, FLATTEST))), jnp.asarray(mode)
+    sample_key, start_key = jax.random.split(jax.random.key(seed))
+    found = sample(
+        sample_key,
+        lambda z: -_loss(middle + root @ z, *evidence.rows, evidence.kernel),
+        nuts(adaptation="step", initial_step=0.5),
+        num_draws=NUM_DRAWN,
+        num_warmup=NUM_WARMED,
+        num_chains=NUM_CHAINS,
+        record=lambda z: middle + root @ z,
+        init=0.5 * jax.random.normal(start_key, (NUM_CHAINS, len(mode))),
+        progress=False,
+    )
+    drawn = found.recorded.reshape(-1, len(mode))
+    kept = drawn[np.linspace(0, len(drawn) - 1, count).astype(int)]
+    return np.clip(kept, LOWEST, HIGHEST), np.zeros(count)
 
 
 class Mixture(NamedTuple):

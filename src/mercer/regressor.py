@@ -21,6 +21,7 @@ FAR = 0.5
 CHUNK = 4096
 KERNELS = ("auto", *NAMES)
 NOISES = ("auto", "constant", "input-dependent")
+INFERENCES = ("exact", "nuts", "laplace")
 # Rows below which nothing can be said of noise that varies.
 ENOUGH_ROWS = 50
 
@@ -31,9 +32,11 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
     `kernel` names the process: "auto" learns its smoothness, else one of "matern12", "matern32",
     "matern52", "squared-exponential". `noise` is "constant" or "input-dependent", both learned,
     "auto", the one of them that explains single rows better given the others, or an array of
-    standard deviations, one a row of `fit`. Columns and target are scaled within. Predictions average over
-    hyperparameters, weighted by how well they explain the data, and include the variance that the
-    units leave out, so that gaps stay honest.
+    standard deviations, one a row of `fit`. Columns and target are scaled within. The readout is exact
+    given the hyperparameters; `inference` says what is done about these: "exact" averages over draws
+    about their modes, weighted by how well they explain the data, "nuts" over draws by NUTS, and
+    "laplace" takes the mode. Predictions include the variance that the units leave out, so that gaps
+    stay honest.
 
     >>> import numpy as np
     >>> x = np.linspace(0, 1, 30)[:, None]
@@ -43,9 +46,16 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, kernel: str = "auto", noise: Any = "auto", random_state: int = 0):
+    def __init__(
+        self,
+        kernel: str = "auto",
+        noise: Any = "auto",
+        inference: str = "exact",
+        random_state: int = 0,
+    ):
         self.kernel = kernel
         self.noise = noise
+        self.inference = inference
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "MercerRegressor":
@@ -55,6 +65,8 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         )
         if self.kernel not in KERNELS:
             raise ValueError(f"kernel must be one of {KERNELS}, got {self.kernel!r}.")
+        if self.inference not in INFERENCES:
+            raise ValueError(f"inference must be one of {INFERENCES}, got {self.inference!r}.")
         known = self._known_noise(len(y))
         self.lower_, self.upper_ = X.min(0), X.max(0)
         self.x_mean_, self.x_scale_ = X.mean(0), _scale(X)
@@ -103,7 +115,7 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         modes, self.noise_ = learner.find_modes(self.kernel, known), None
         if known is None and np.ptp(y) > 0 and self._may_vary(len(y)):
             modes, self.noise_, known = learner.vary(modes, self.noise == "input-dependent")
-        mixture = learner.average(modes, known, self.random_state)
+        mixture = learner.average(modes, known, self.inference, self.random_state)
         self.weights_ = mixture.weights
         pairs = zip(mixture.draws, mixture.kernels, strict=True)
         self.hyper_ = [unpack(jnp.asarray(draw), kernel) for draw, kernel in pairs]

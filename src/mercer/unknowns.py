@@ -19,7 +19,7 @@ class Unknown(eqx.Module):
     """A number with a prior: an increasing function of z ~ N(0, 1)."""
 
     @abstractmethod
-    def __call__(self, z: Float[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         """The number at z."""
 
 
@@ -36,7 +36,7 @@ class LogNormal(Unknown):
         require_positive("median", self.median)
         require_positive("spread", self.spread)
 
-    def __call__(self, z: Float[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return self.median * jnp.exp(self.spread * z)
 
 
@@ -51,7 +51,7 @@ class Normal(Unknown):
             raise ValueError(f"mean must be finite, got {self.mean}.")
         require_positive("spread", self.spread)
 
-    def __call__(self, z: Float[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return self.mean + self.spread * z
 
 
@@ -71,14 +71,14 @@ class Above(Unknown):
         require_positive("median", self.median)
         require_positive("spread", self.spread)
 
-    def __call__(self, z: Float[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return self.lower + self.median * jnp.exp(self.spread * z)
 
 
 class Between(Unknown):
     """A number between two limits, a priori uniform.
 
-    >>> round(float(Between(1.0, 3.0)(0.0)), 6)
+    >>> round(float(Between(1.0, 3.0)(jnp.zeros(()))), 6)
     2.0
     """
 
@@ -94,5 +94,5 @@ class Between(Unknown):
         if not self.lower < self.upper:
             raise ValueError(f"lower must be below upper, got {self.lower} and {self.upper}.")
 
-    def __call__(self, z: Float[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return self.lower + (self.upper - self.lower) * jax.scipy.special.ndtr(z)

@@ -229,8 +229,8 @@ def draw_priors(run: Run) -> Arrays:
 
 SETTINGS = {
     "smoke": Settings(
-        network=Network(40, 32, num_frequencies=8), chains=Chains(2, 6, 0), plain=Plain(8, 2),
-        isotropic=Chains(2, 6, 0), num_adam=3, num_frozen=200, num_grid=40, windows=(),
+        network=Network(40, 32, num_frequencies=8), chains=Chains(2, 10, 10), plain=Plain(8, 2),
+        isotropic=Chains(2, 20, 20), num_adam=20, num_frozen=200, num_grid=40, windows=(),
     ),
     "quick": Settings(
         network=Network(64, 40, num_frequencies=16), chains=Chains(4, 240, 40),

@@ -71,7 +71,7 @@ def printed_mean(x: Float[Array, " d"]) -> Float[Array, ""]:
     return PRINTED_SLOPE * x[0]
 
 
-def components(scales: Scales, year: Real, num_modes: int) -> dict[str, Spectrum]:
+def components(scales: Scales, year: Any, num_modes: int) -> dict[str, Spectrum]:
     """The parts whose sum is the process: season, line where there is one, and slow trend."""
     season = Periodic(year, scales.season_length * year, NUM_HARMONICS, DOMAIN)
     trend = Matern(SMOOTHNESS, scales.trend_length, scales.trend**2, DOMAIN, num_modes)
@@ -93,10 +93,14 @@ def training_rows(series: Series) -> tuple[np.ndarray, np.ndarray]:
     return series.times[series.train][:, None], series.values[series.train]
 
 
-def log_evidence(scales: Scales, series: Series, num_modes: int) -> Float[Array, ""]:
-    """log p(y) of the training rows under the process, its readout and slope integrated out."""
+def log_evidence(
+    scales: Scales, series: Series, num_modes: int, period: Any = None
+) -> Float[Array, ""]:
+    """log p(y) of the training rows under the process, its readout and slope integrated out; the
+    period is a year unless it is given."""
     inputs, targets = (jnp.asarray(a) for a in training_rows(series))
-    parts = components(scales, series.year, num_modes).values()
+    year = series.year if period is None else period
+    parts = components(scales, year, num_modes).values()
     covariance = sum(GaussianProcess(part).covariance(inputs) for part in parts)
     covariance = covariance + scales.noise**2 * jnp.eye(len(inputs))
     return multivariate_normal.logpdf(targets, jax.vmap(printed_mean)(inputs), covariance)

@@ -1,5 +1,6 @@
 """The evidence of the motorcycle data over variance and power; intervals of known hyperparameters."""
 
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,7 +11,7 @@ from .hyper_model import SURFACE, TRUTH
 
 def _values(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Variance and power at standard normal numbers (…, 2)."""
-    return tuple(np.asarray(f(white[..., i])) for i, f in enumerate(SURFACE.values()))
+    return tuple(np.asarray(f(jnp.asarray(white[..., i]))) for i, f in enumerate(SURFACE.values()))
 
 
 def draw_evidence(results: Results) -> Figure:
