@@ -1,6 +1,7 @@
 """Strict settings for every test, and shapes checked at run time."""
 
 import os
+from pathlib import Path
 
 # Each parallel worker keeps to one core of its own: two thread pools on the same cores spin against
 # each other and take several times as long. Before JAX, which counts the cores when it starts.
@@ -8,6 +9,11 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 if WORKER and hasattr(os, "sched_setaffinity"):
     CORES = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {CORES[int(WORKER.removeprefix("gw")) % len(CORES)]})
+
+# Most of the suite's time is compilation: what one test, process or run compiled, the next takes up.
+CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled" / (WORKER or "alone")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import jax
 import matplotlib

@@ -26,13 +26,13 @@ def make(likelihood, reference=1.0, two=False, width=8):
 
 SIGHT = mercer.Sight(jnp.array([[0.8], [1.5]]), jnp.array([[1.0, 2.0], [0.5, -1.0]]), jnp.ones(2))
 CASES = {
-    "gaussian": (make(mercer.Gaussian(0.2)), None),
-    "reference": (make(mercer.Gaussian(0.2), reference=2.0), None),
-    "learned noise": (make(mercer.Gaussian(mercer.LogNormal(0.2, 0.5))), None),
-    "wide": (make(mercer.Gaussian(0.2), width=30), None),
-    "two networks": (make(mercer.Heteroscedastic(jnp.exp), two=True), None),
-    "student": (make(mercer.StudentT(4.0, 0.2), reference=0.5), None),
-    "forward map": (
+    "gaussian": lambda: (make(mercer.Gaussian(0.2)), None),
+    "reference": lambda: (make(mercer.Gaussian(0.2), reference=2.0), None),
+    "learned noise": lambda: (make(mercer.Gaussian(mercer.LogNormal(0.2, 0.5))), None),
+    "wide": lambda: (make(mercer.Gaussian(0.2), width=30), None),
+    "two networks": lambda: (make(mercer.Heteroscedastic(jnp.exp), two=True), None),
+    "student": lambda: (make(mercer.StudentT(4.0, 0.2), reference=0.5), None),
+    "forward map": lambda: (
         make(mercer.Gaussian(0.2, lambda u, x: jnp.exp(jax.vmap(u)(x)))),
         [SIGHT],
     ),
@@ -42,7 +42,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_density_is_the_posterior_times_the_volume(name, key):
     """The volume by the Jacobian of the whole change of coordinates."""
-    posterior, sights = CASES[name]
+    posterior, sights = CASES[name]()
     density = mercer.Conditioned(posterior, sights)
     params = density.draw(key)
     flat, unravel = ravel_pytree(params)
@@ -57,7 +57,7 @@ def test_the_density_is_the_posterior_times_the_volume(name, key):
 
 
 def test_with_gaussian_noise_the_density_is_the_evidence_of_the_hidden_layer(key):
-    posterior, _ = CASES["gaussian"]
+    posterior, _ = CASES["gaussian"]()
     params = posterior.prior.draw(key)
     moved = eqx.tree_at(lambda p: p.prior.params, posterior, params)
     white = stats.norm.logpdf(ravel_pytree(params)[0]).sum()
@@ -67,7 +67,7 @@ def test_with_gaussian_noise_the_density_is_the_evidence_of_the_hidden_layer(key
 
 
 def test_readouts_follow_the_posterior_given_the_hidden_layer():
-    posterior, _ = CASES["gaussian"]
+    posterior, _ = CASES["gaussian"]()
     density, frozen = mercer.Conditioned(posterior), mercer.Whitened(posterior)
 
     def ours(key):
@@ -87,9 +87,9 @@ def test_readouts_follow_the_posterior_given_the_hidden_layer():
 
 def test_what_cannot_be_conditioned_is_said():
     with pytest.raises(ValueError, match="give `sights`"):
-        mercer.Conditioned(CASES["forward map"][0])
+        mercer.Conditioned(CASES["forward map"]()[0])
     minibatched = mercer.Posterior(
-        CASES["gaussian"][0].prior, mercer.Gaussian(0.2), (POINTS, VALUES), batch_size=3
+        CASES["gaussian"]()[0].prior, mercer.Gaussian(0.2), (POINTS, VALUES), batch_size=3
     )
     with pytest.raises(ValueError, match="leave batch_size out"):
         mercer.Conditioned(minibatched)
