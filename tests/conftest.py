@@ -11,9 +11,9 @@ if WORKER and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {CORES[int(WORKER.removeprefix("gw")) % len(CORES)]})
 
 # Most of the suite's time is compilation: what one test, process or run compiled, the next takes up.
-CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled" / (WORKER or "alone")
+CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 import matplotlib
@@ -39,6 +39,14 @@ def pytest_collection_modifyitems(config, items):
     kept = [item for item in items if item.get_closest_marker("float32")]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
+
+
+@pytest.fixture
+def hasty():
+    """Programs compiled with little optimisation: for tests that compile much and compute little."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ ORDER = [
     "threads", "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout",
     "terms", "unknowns", "likelihoods", "density", "posterior", "whitened", "fidelity", "design",
     "reference", "describe", "diagnostics", "rows", "predict", "draws", "sampling", "conditioned",
-    "hyper", "pde", "plots", "data", "isotropic", "radial", "marginal", "noise", "learner",
-    "regressor", "experiments", "cli",
+    "hyper", "pde", "plots", "data", "isotropic", "regression", "regressor",
+    "experiments", "cli",
 ]  # fmt: skip
 
 

@@ -17,10 +17,11 @@ from mercer.experiments.baselines import (
 )
 from mercer.experiments.motorcycle import EXPERIMENT
 from mercer.experiments.motorcycle_model import fourier_prior, spectra
+from mercer.experiments.ridgelet import Ridgelet
 from mercer.experiments.runner import reproduce
 
 
-def test_smoke_scale_from_prior_to_scores(tmp_path):
+def test_smoke_scale_from_prior_to_scores(hasty, tmp_path):
     with jax.debug_key_reuse(False):
         metrics = reproduce(EXPERIMENT, "smoke", 0, tmp_path / "run", lambda words: None)
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["nlpd"] == metrics["nlpd"]
@@ -68,3 +69,19 @@ def test_the_exact_process_scores_as_its_predictive_law():
     scores = score_process(split, mercer.Matern(1.5, 0.5, 1.0, domain, 60))
     assert scores.shape == (1, 8)
     assert scores.mean() > stats.norm.logpdf(split.held_targets, 0, 1).mean() + 1
+
+
+def test_the_ridgelet_prior_comes_nearer_to_its_process_with_more_units():
+    spectrum = mercer.Matern(1.5, 1.0, 1.0, mercer.Interval(-3, 4), 40)
+    points = jnp.linspace(-1.8, 2.5, 30)[:, None]
+    exact = mercer.GaussianProcess(spectrum).covariance(points)
+
+    def error(width, key):
+        network = Ridgelet(spectrum, width, 8.0, key=key)
+        units = jnp.exp(-0.5 * network.before(points) ** 2)
+        features = units.T @ network.root
+        return float(jnp.mean(jnp.abs(features @ features.T - exact)))
+
+    errors = {n: np.mean([error(n, jax.random.key(i)) for i in range(4)]) for n in (500, 20_000)}
+    assert errors[20_000] < 0.05
+    assert errors[20_000] < errors[500] / 3

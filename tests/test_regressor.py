@@ -13,8 +13,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+import mercer
 from mercer import MercerRegressor
-from mercer.radial import fit, log_evidence, plane, unpack
+from mercer.regression.fitted import fit, log_evidence, make_centres, make_rows, padded_size
+from mercer.regression.minibatch import draw_readout
+from mercer.regression.radial import as_kernel, plane, unpack
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-2, 2, (60, 2))
@@ -23,7 +26,9 @@ Y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RANDOM.standard_normal(60)
 
 def hyper(noise=0.1):
     """Matérn-3/2 with length scales 1 and 2, amplitude 1.5, slope 0.7."""
-    return unpack(jax.numpy.log(jax.numpy.array([1.0, 2.0, 1.5, 0.7, noise])), "matern32")
+    return unpack(
+        jax.numpy.log(jax.numpy.array([1.0, 2.0, 1.5, 0.7, noise])), as_kernel("matern32")
+    )
 
 
 def peer(noise):
@@ -37,20 +42,20 @@ def peer(noise):
 @pytest.mark.parametrize("noise", [0.1, np.linspace(0.05, 0.3, 60)])
 def test_all_rows_as_centres_are_the_process_itself(noise):
     variances = np.broadcast_to(np.square(noise), 60)
-    known = None if np.ndim(noise) == 0 else jax.numpy.asarray(variances)
+    rows = make_rows(X, Y, None if np.ndim(noise) == 0 else variances)
     other = peer(variances).fit(X, Y)
     new = RANDOM.uniform(-3, 3, (40, 2))
-    mean, variance = fit(hyper(), X, X, Y, known).moments(new)
+    mean, variance = fit(hyper(), make_centres(X), rows).moments(new)
     expected, sd = other.predict(new, return_std=True)
     np.testing.assert_allclose(mean, expected, atol=2e-6)
     np.testing.assert_allclose(variance, sd**2, atol=2e-6)
-    found = log_evidence(hyper(), X, Y, known)
+    found = log_evidence(hyper(), rows)
     assert found == pytest.approx(other.log_marginal_likelihood_value_, abs=1e-4)
 
 
 def test_the_derivative_of_the_evidence_is_that_of_differences():
     def value(amplitude):
-        return log_evidence(hyper()._replace(amplitude=amplitude), X, Y, None)
+        return log_evidence(hyper()._replace(amplitude=amplitude), make_rows(X, Y))
 
     at, step = jax.numpy.asarray(0.3), 1e-4
     slope = (value(at + step) - value(at - step)) / (2 * step)
@@ -59,7 +64,7 @@ def test_the_derivative_of_the_evidence_is_that_of_differences():
 
 def test_few_centres_keep_the_prior_variance():
     """Tail and kept variance add to the process's own, so nothing is claimed to be known."""
-    given = fit(hyper(), X[:5], X[:1], Y[:1])
+    given = fit(hyper(), make_centres(X[:5]), make_rows(X[:1], Y[:1]))
     far = np.full((1, 2), 50.0)
     variance = given.moments(far)[1]
     flat = plane(hyper(), far)[0]
@@ -69,10 +74,10 @@ def test_few_centres_keep_the_prior_variance():
 
 def test_leaving_a_row_out_in_closed_form_is_leaving_it_out():
     noise = np.full(60, 0.01)
-    residuals, variances = fit(hyper(), X, X, Y).leave_one_out(X, Y, noise)
+    residuals, variances = fit(hyper(), make_centres(X), make_rows(X, Y)).leave_one_out(X, Y, noise)
     for row in (0, 7, 31):
         kept = np.delete(np.arange(60), row)
-        alone = fit(hyper(), X[kept], X[kept], Y[kept])
+        alone = fit(hyper(), make_centres(X[kept]), make_rows(X[kept], Y[kept]))
         mean, variance = alone.moments(X[row : row + 1])
         assert residuals[row] == pytest.approx(float(Y[row] - mean[0]), abs=1e-5)
         assert variances[row] == pytest.approx(float(variance[0] + 0.01), rel=1e-4)
@@ -143,7 +148,7 @@ def test_odd_data_do_the_right_thing():
         (lambda: MercerRegressor().fit([[1.0], [np.nan]], [0.0, 1.0]), "NaN"),
         (lambda: MercerRegressor().fit([["red"], ["blue"]], [0.0, 1.0]), "could not convert"),
         (lambda: MercerRegressor().fit([[1.0]], [0.0]), "minimum of 2"),
-        (lambda: MercerRegressor(kernel="matern").fit(X, Y), "kernel must be one of"),
+        (lambda: MercerRegressor(kernel="matern").fit(X, Y), "kernel must be a spectrum or one of"),
         (lambda: MercerRegressor(noise="loud").fit(X, Y), "noise must be an array or one of"),
         (lambda: MercerRegressor(noise=-1.0).fit(X, Y), "positive and finite"),
     ],
@@ -174,3 +179,58 @@ def test_hyperparameters_by_nuts_predict_as_weighted_draws_do():
     assert len(models["laplace"].weights_) == 1
     with pytest.raises(ValueError, match="inference must be one of"):
         MercerRegressor(inference="magic").fit(X, Y)
+
+
+def test_a_spectrum_is_a_kernel_of_ones_own():
+    """Against the exact process: the evidence with every mode, and the posterior by scikit-learn."""
+    x = np.linspace(0.05, 0.95, 40)[:, None]
+    y = np.sin(9 * x[:, 0]) + 0.05 * np.random.default_rng(0).standard_normal(40)
+    spectrum = mercer.Matern(1.5, 0.2, 1.0, mercer.Interval(-1, 2), 200)
+    model = MercerRegressor(spectrum, "constant", "laplace").fit(x, y)
+    (found,) = model.hyper_
+    amplitude, slope, noise = (float(np.exp(v)) for v in found[1:4])
+    scale = model.x_scale_[0]
+    shifted = (x - model.x_mean_) / scale
+    flat = slope**2 * DotProduct(0.0, "fixed") + 1.0
+    judge = GaussianProcessRegressor(
+        amplitude**2 * Matern(0.2 / scale, nu=1.5) + flat, alpha=noise**2, optimizer=None
+    ).fit(shifted, (y - y.mean()) / y.std())
+    new = np.linspace(0, 1, 30)[:, None]
+    mean, sd = model.predict(new, return_std=True)
+    expected, spread = judge.predict((new - model.x_mean_) / scale, return_std=True)
+    np.testing.assert_allclose(mean, y.mean() + y.std() * expected, atol=2e-3)
+    np.testing.assert_allclose(sd, y.std() * np.sqrt(spread**2 + noise**2), rtol=0.02)
+
+
+def test_a_spectrum_is_used_within_its_domain():
+    spectrum = mercer.Matern(1.5, 0.2, 1.0, mercer.Interval(0, 1), 20)
+    x = np.linspace(0, 1, 20)[:, None]
+    with pytest.raises(ValueError, match="outside the domain"):
+        MercerRegressor(spectrum).fit(2 * x, x[:, 0])
+    with pytest.raises(ValueError, match="2 columns"):
+        MercerRegressor(spectrum).fit(np.hstack([x, x]), x[:, 0])
+    model = MercerRegressor(spectrum, "constant", "laplace").fit(x, x[:, 0])
+    with pytest.raises(ValueError, match="outside the domain"):
+        model.predict([[1.5]])
+
+
+def test_minibatches_have_the_law_of_the_closed_form():
+    new = RANDOM.uniform(-2, 2, (20, 2))
+    x = RANDOM.uniform(-2, 2, (700, 2))
+    y = np.sin(x[:, 0]) * x[:, 1] + 0.3 * RANDOM.standard_normal(700)
+    rows, centres = make_rows(x, y), make_centres(x[:60])
+    mean, variance = fit(hyper(0.3), centres, rows).moments(new)
+    drawn = draw_readout(jax.random.key(0), hyper(0.3), centres, rows)
+    found, spread = drawn.moments(new)
+    np.testing.assert_allclose(found, mean, atol=1e-6)
+    # 600 draws: four standard errors of a variance, and what steps and batches add.
+    np.testing.assert_allclose(spread, variance, rtol=4 * np.sqrt(2 / 600) + 0.02)
+    values = drawn.draw(jax.random.key(1), new, 4000)
+    np.testing.assert_allclose(values.std(0), np.sqrt(spread), rtol=0.1)
+
+
+def test_sizes_are_few_and_little_too_large():
+    sizes = [padded_size(n) for n in range(1, 3000)]
+    assert all(n <= size <= max(1.25 * n, n + 16) for n, size in enumerate(sizes[:2048], 1))
+    assert len(set(sizes)) < 40
+    assert padded_size(5000) == 3 * 2048

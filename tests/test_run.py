@@ -1,5 +1,6 @@
 """A run loop that loses nothing: seeds, stores, interrupts, full disks, bad input."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -61,7 +62,7 @@ def test_a_store_opens_in_xarray(tmp_path):
 ALONE = {name: v for name, v in os.environ.items() if not name.startswith("PYTEST_XDIST")}
 
 
-def start(code, folder, **environment):
+def start(code, folder):
     """A process of its own that runs the code, with `folder` in it."""
     begin = """
         import sys, jax
@@ -71,7 +72,7 @@ def start(code, folder, **environment):
     """
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(begin) + textwrap.dedent(code), str(folder)],
-        env=ALONE | {"PYTHONPATH": str(Path(__file__).parent)} | environment,
+        env=ALONE | {"PYTHONPATH": str(Path(__file__).parent), "JAX_ENABLE_COMPILATION_CACHE": "0"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
@@ -80,19 +81,21 @@ def test_a_run_killed_again_and_again_goes_on_bit_for_bit(tmp_path):
     """SIGKILL at random moments, from before the first draw to after the last checkpoint."""
     whole = light(tmp_path / "whole")
     folder, kills, rng = tmp_path / "killed", 0, np.random.default_rng(0)
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
-    code = "test_run.light(folder, checkpoint_seconds=1e-6)"
+    # Processes are forked off one that has imported everything, and has not started JAX.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["test_run"])
     deadline = time.monotonic() + 600
     while kills < 20 and time.monotonic() < deadline:
-        process = start(code, folder, **cache)
+        process = context.Process(target=light_alone, args=(folder, tmp_path / "cache"))
         before = checkpoints(folder)
+        process.start()
         # Most kills fall between two checkpoints, some in the warm-up and the first writes.
-        while kills % 4 and checkpoints(folder) == before and process.poll() is None:
+        while kills % 4 and checkpoints(folder) == before and process.is_alive():
             time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.3) if kills % 4 else rng.uniform(1, 4))
-        assert process.poll() is None, process.communicate()[0]
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        time.sleep(rng.uniform(0, 0.3) if kills % 4 else rng.uniform(0, 3))
+        assert process.is_alive(), process.exitcode
+        process.kill()
+        process.join()
         kills += 1
     assert kills == 20
     assert 0 < max(checkpoints(folder)) < KILLED_DRAWS
@@ -116,6 +119,13 @@ def light(folder, **options):
         num_warmup=10, num_chains=2, init=jnp.ones((2, 4)), store=folder, resume=True,
         progress=False, **options,
     )  # fmt: skip
+
+
+def light_alone(folder, cache):
+    """That run in a process of its own, with as many checkpoints as there can be."""
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    light(folder, checkpoint_seconds=1e-6)
 
 
 def checkpoints(folder):

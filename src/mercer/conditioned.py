@@ -21,7 +21,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .checks import require_float64
-from .likelihoods import Gaussian, values_at
+from .likelihoods import Gaussian, Heteroscedastic, values_at
 from .posterior import Posterior
 from .readout import Readout, features, make_law, offset
 from .sampling import maximise
@@ -48,11 +48,24 @@ class Sight(NamedTuple):
         return self.slopes[:, None] * values if self.slopes.ndim == 1 else self.slopes @ values
 
 
+class ThroughNoise(eqx.Module):
+    """How data with Gaussian noise see their mean, given the network that tells the noise's scale."""
+
+    points: Float[Array, "n d"]
+    targets: Float[Array, " n"]
+    transform: Any
+
+    def __call__(self, networks: dict[str, Any]) -> Sight:
+        slopes = 1 / self.transform(jax.vmap(networks["scale"])(self.points))
+        return Sight(self.points, slopes, -slopes * self.targets)
+
+
 class Conditioned(eqx.Module):
     """A posterior over every parameter, all of them white: N(0, I) but for p(y | η).
 
-    `sights` tell how the data see each network; by default the noise itself where it is Gaussian,
-    else the information of the likelihood at the mode of the readouts, hidden layers as they are in
+    `sights` tell how the data see each network, one a network: a `Sight`, or a function that makes
+    it of the networks, those with a `Sight` placed. By default the noise itself where it is Gaussian,
+    even if another network tells its scale, else the information of the likelihood at the mode of the readouts, hidden layers as they are in
     `posterior.prior.params`. They shape the coordinates alone, never the density. Parameters have
     the structure of the posterior's.
 
@@ -65,11 +78,11 @@ class Conditioned(eqx.Module):
     """
 
     posterior: Posterior
-    sights: list[Sight] | None
+    sights: list[Any] | None
     is_deterministic = True
     __hash__ = object.__hash__
 
-    def __init__(self, posterior: Posterior, sights: list[Sight] | None = None):
+    def __init__(self, posterior: Posterior, sights: list[Any] | None = None):
         require_float64("a posterior in white coordinates")
         posterior.prior.require_exact()
         if any(term.energy is None for term in posterior.prior.terms(posterior.prior.params)):
@@ -96,11 +109,11 @@ class Conditioned(eqx.Module):
 
     def __call__(self, params: Params, batch: None = None) -> Float[Array, ""]:
         white = jnp.sum(norm.logpdf(ravel_pytree(params)[0]))
-        laws = self._laws(params)
+        laws, weights = self._laws(params)
         known = sum(joint.log_normaliser for _, joint in laws)
         if self.prior.normalised:
             known = known - sum(own.log_normaliser for own, _ in laws)
-        return white + known + self._rest(params, laws)
+        return white + known + self._rest(params, laws, weights)
 
     def network(self, params: Params) -> PyTree:
         """The network, or pytree of networks, at these coordinates."""
@@ -108,7 +121,7 @@ class Conditioned(eqx.Module):
 
     def original(self, params: Params) -> Params:
         """The parameters as the posterior has them."""
-        return self._place(params, self._laws(params))
+        return self._place(params, self._laws(params)[1])
 
     def draw(self, key: PRNGKeyArray) -> Params:
         """A starting point: N(0, I), hidden layers from the prior and readouts given the data."""
@@ -140,12 +153,22 @@ class Conditioned(eqx.Module):
     def _hidden(self, network_params: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: self.prior.reference * leaf, network_params)
 
-    def _laws(self, params: Params) -> list[tuple[Readout, Readout]]:
-        """The law of each readout given the hidden layers: without the data, and with them."""
+    def _laws(self, params: Params) -> tuple[list[tuple[Readout, Readout]], list[Array]]:
+        """The law of each readout given the hidden layers, without the data and with them, and the
+        readouts by it: those first whose sight is known, then those that look at the others."""
         network_params, learned = self.posterior.split(params)
         terms = self.prior.terms(self._hidden(network_params))
+        networks = jax.tree.leaves(network_params, is_leaf=is_network)
+        weights = [ravel_pytree(self.prior.where(network))[0] for network in networks]
         sights = self.sights or [_exact_sight(self.posterior, learned)]
-        return [self._pair(term, sight) for term, sight in zip(terms, sights, strict=True)]
+        laws: list[Any] = [None] * len(sights)
+        for i in sorted(range(len(sights)), key=lambda i: callable(sights[i])):
+            sight = sights[i]
+            if callable(sight):
+                sight = sight(self.posterior.network(self._place(params, weights)))
+            laws[i] = self._pair(terms[i], sight)
+            weights[i] = laws[i][1].place(weights[i])
+        return laws, weights
 
     def _pair(self, term: Term, sight: Sight) -> tuple[Readout, Readout]:
         where, own = self.prior.where, self.prior.readout_law(term)
@@ -156,31 +179,23 @@ class Conditioned(eqx.Module):
         residual = jnp.concatenate([own.residual, seen[1]])
         return own, make_law(mixing, residual, own.scale, own.is_stiff)
 
-    def _place(self, params: Params, laws: list[tuple[Readout, Readout]]) -> Params:
+    def _place(self, params: Params, weights: list[Array]) -> Params:
         network_params, learned = self.posterior.split(params)
-        networks = jax.tree.leaves(network_params, is_leaf=is_network)
-        weights = [
-            joint.place(ravel_pytree(self.prior.where(network))[0])
-            for (_, joint), network in zip(laws, networks, strict=True)
-        ]
         placed = self.prior.with_readouts(self._hidden(network_params), weights)
         return self.posterior.join(placed, learned)
 
-    def _rest(self, params: Params, laws: list[tuple[Readout, Readout]]) -> Float[Array, ""]:
+    def _rest(self, params: Params, laws: list, weights: list[Array]) -> Float[Array, ""]:
         """The log likelihood less its stand-in: a constant where that is the noise itself."""
         if self.sights is None:
             scale = self.posterior.likelihood.with_params(self.posterior.split(params)[1]).scale
             every = jnp.broadcast_to(scale, self.posterior.targets.shape)
             return -jnp.sum(jnp.log(every) + 0.5 * math.log(2 * math.pi))
-        original = self._place(params, laws)
-        placed = jax.tree.leaves(self.posterior.split(original)[0], is_leaf=is_network)
         stand_in = jnp.zeros(())
-        for (own, joint), network in zip(laws, placed, strict=True):
+        for (own, joint), readout in zip(laws, weights, strict=True):
             rows = slice(own.mixing.shape[0], None)
-            weights = ravel_pytree(self.prior.where(network))[0]
-            seen = joint.mixing[rows] @ weights / joint.scale + joint.residual[rows]
+            seen = joint.mixing[rows] @ readout / joint.scale + joint.residual[rows]
             stand_in -= 0.5 * jnp.sum(jnp.square(seen))
-        return self.posterior.log_likelihood(original) - stand_in
+        return self.posterior.log_likelihood(self._place(params, weights)) - stand_in
 
 
 def _is_gaussian(posterior: Posterior) -> bool:
@@ -199,8 +214,9 @@ def _exact_sight(posterior: Posterior, learned: Any) -> Sight:
     return Sight(posterior.inputs, slopes, -slopes * posterior.targets)
 
 
-def find_sights(posterior: Posterior) -> list[Sight]:
-    """The likelihood about the mode of the readouts: slopes are the roots of its information."""
+def find_sights(posterior: Posterior) -> list[Any]:
+    """The likelihood about the mode of the readouts: slopes are the roots of its information. A mean
+    whose noise has a network of its own is seen through that."""
     if not _sees_points(posterior):
         raise ValueError("a forward map has no sights of its own; give `sights`, one a network.")
     frozen = Whitened(posterior)
@@ -219,7 +235,11 @@ def find_sights(posterior: Posterior) -> list[Sight]:
 
     values, slopes, information = (jax.tree.leaves(tree) for tree in find())
     roots = [jnp.sqrt(one) for one in information]
-    return [
+    sights: list[Any] = [
         Sight(posterior.inputs, root, -root * value - slope / root)
         for root, value, slope in zip(roots, values, slopes, strict=True)
     ]
+    if isinstance(likelihood, Heteroscedastic):
+        # Leaves of {"mean": …, "scale": …} in that order.
+        sights[0] = ThroughNoise(posterior.inputs, targets, likelihood.transform)
+    return sights

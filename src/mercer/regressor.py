@@ -12,31 +12,40 @@ from scipy.special import logsumexp, ndtr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .learner import Learner, choose_centres
-from .noise import NODES, SHARES
-from .radial import NAMES, Fitted, unpack
+from .domains import require_inside
+from .regression.fitted import Fitted, pad, padded_size
+from .regression.learner import Learner
+from .regression.minibatch import Drawn
+from .regression.modal import Modes
+from .regression.noise import NODES, SHARES
+from .regression.radial import NAMES, as_kernel
+from .spectra import Spectrum
 
 # In units of the training range: beyond this a prediction is the prior's, more or less.
 FAR = 0.5
 CHUNK = 4096
 KERNELS = ("auto", *NAMES)
 NOISES = ("auto", "constant", "input-dependent")
-INFERENCES = ("exact", "nuts", "laplace")
+INFERENCES = ("exact", "nuts", "sgld", "laplace")
 # Rows below which nothing can be said of noise that varies.
 ENOUGH_ROWS = 50
 
 
 class MercerRegressor(RegressorMixin, BaseEstimator):
-    """Regression by a network of radial units with a Mercer prior, hyperparameters learned.
+    """Regression by a network with a Mercer prior, hyperparameters learned.
 
     `kernel` names the process: "auto" learns its smoothness, else one of "matern12", "matern32",
-    "matern52", "squared-exponential". `noise` is "constant" or "input-dependent", both learned,
-    "auto", the one of them that explains single rows better given the others, or an array of
-    standard deviations, one a row of `fit`. Columns and target are scaled within. The readout is exact
-    given the hyperparameters; `inference` says what is done about these: "exact" averages over draws
-    about their modes, weighted by how well they explain the data, "nuts" over draws by NUTS, and
-    "laplace" takes the mode. Predictions include the variance that the units leave out, so that gaps
-    stay honest.
+    "matern52", "squared-exponential", whose units are radial functions; or it is a spectrum on a
+    domain that holds the rows, whose modes are the units and of which the amplitude is learned.
+    `noise` is "constant" or "input-dependent", both learned, "auto", the one of them that explains
+    single rows better given the others, or an array of standard deviations, one a row of `fit`.
+    Columns and target are scaled within.
+
+    The readout is exact given the hyperparameters; `inference` says what is done about these:
+    "exact" averages over draws about their modes, weighted by how well they explain the data, "nuts"
+    over draws by NUTS, and "laplace" takes the mode. "sgld" takes the mode too and draws the readout
+    from minibatches, which is slower here than its closed form. Predictions include the variance that
+    the units leave out, so that gaps stay honest.
 
     >>> import numpy as np
     >>> x = np.linspace(0, 1, 30)[:, None]
@@ -48,7 +57,7 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: str = "auto",
+        kernel: str | Spectrum = "auto",
         noise: Any = "auto",
         inference: str = "exact",
         random_state: int = 0,
@@ -63,8 +72,7 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         X, y = validate_data(
             self, X, y, dtype=float, y_numeric=True, ensure_min_samples=2, multi_output=False
         )
-        if self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be one of {KERNELS}, got {self.kernel!r}.")
+        self._check_kernel(X)
         if self.inference not in INFERENCES:
             raise ValueError(f"inference must be one of {INFERENCES}, got {self.inference!r}.")
         known = self._known_noise(len(y))
@@ -110,19 +118,37 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
 
     def _learn(self, x: np.ndarray, y: np.ndarray, known: np.ndarray | None) -> None:
         random = np.random.default_rng(self.random_state)
-        order, centres = random.permutation(len(y)), choose_centres(x, random)
-        learner = Learner(x, y, centres, order)
-        modes, self.noise_ = learner.find_modes(self.kernel, known), None
+        learner = Learner(x, y, self._kernels(), random)
+        modes, self.noise_ = learner.find_modes(known), None
         if known is None and np.ptp(y) > 0 and self._may_vary(len(y)):
             modes, self.noise_, known = learner.vary(modes, self.noise == "input-dependent")
         mixture = learner.average(modes, known, self.inference, self.random_state)
         self.weights_ = mixture.weights
         pairs = zip(mixture.draws, mixture.kernels, strict=True)
-        self.hyper_ = [unpack(jnp.asarray(draw), kernel) for draw, kernel in pairs]
-        # In NumPy's arrays, which keep their precision wherever they are read again.
-        fitted = [learner.fit(hyper, known) for hyper in self.hyper_]
-        self.components_ = jax.tree.map(np.asarray, fitted)
-        self.noise_ = jax.tree.map(np.asarray, self.noise_)
+        self.hyper_ = [learner.hyper(draw, kernel) for draw, kernel in pairs]
+        if self.inference == "sgld":
+            fitted = [learner.draw(self.hyper_[0], known, self.random_state)]
+        else:
+            fitted = [learner.fit(hyper, known) for hyper in self.hyper_]
+        self.components_, self.noise_ = _kept(fitted), _kept(self.noise_)
+
+    def _check_kernel(self, X: np.ndarray) -> None:
+        if isinstance(self.kernel, Spectrum):
+            self._require_inside(X)
+        elif self.kernel not in KERNELS:
+            raise ValueError(f"kernel must be a spectrum or one of {KERNELS}, got {self.kernel!r}.")
+
+    def _require_inside(self, X: np.ndarray) -> None:
+        with jax.enable_x64(True):
+            require_inside(self.kernel.domain, jnp.asarray(X))
+
+    def _kernels(self) -> dict[str, Any]:
+        """What is to be tried, by name."""
+        if isinstance(self.kernel, Spectrum):
+            units = jnp.asarray(self.x_mean_), jnp.asarray(self.x_scale_)
+            return {"spectrum": Modes(self.kernel, *units)}
+        names = NAMES if self.kernel == "auto" else (self.kernel,)
+        return {name: as_kernel(name) for name in names}
 
     def _may_vary(self, count: int) -> bool:
         return self.noise == "input-dependent" or (self.noise == "auto" and count >= ENOUGH_ROWS)
@@ -161,6 +187,8 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
     def _inputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=float, reset=False)
+        if isinstance(self.kernel, Spectrum):
+            self._require_inside(X)
         room = FAR * (self.upper_ - self.lower_)
         outside = np.any((self.lower_ - room > X) | (self.upper_ + room < X), axis=1)
         if np.any(outside & np.any(room > 0)):
@@ -192,7 +220,12 @@ def _scale(columns: np.ndarray) -> np.ndarray:
     return np.where(sd > 1e-12 * np.maximum(np.abs(columns).max(0), 1e-300), sd, 1.0)
 
 
-def _moments(component: Fitted, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _kept(found: Any) -> Any:
+    """In NumPy's arrays, which keep their precision wherever they are read again."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, found)
+
+
+def _moments(component: Fitted | Drawn, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of a new observation but for noise that varies."""
     mean, variance = _in_blocks(component.moments, inputs)
     return mean, variance + float(component.noise)
@@ -200,12 +233,11 @@ def _moments(component: Fitted, inputs: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def _in_blocks(function: Callable, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays that a function makes of rows, a block of rows at a time."""
-    size = min(CHUNK, len(inputs))
+    size = min(CHUNK, padded_size(len(inputs)))
     found = []
     for begin in range(0, len(inputs), size):
         rows = inputs[begin : begin + size]
-        padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
-        first, second = _call(function, jnp.asarray(padded))
+        first, second = _call(function, jnp.asarray(pad(rows, size)))
         found.append((np.asarray(first)[: len(rows)], np.asarray(second)[: len(rows)]))
     firsts, seconds = zip(*found, strict=True)
     return np.concatenate(firsts), np.concatenate(seconds)
@@ -217,5 +249,5 @@ def _call(function: Callable, x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @eqx.filter_jit
-def _draw(component: Fitted, key: jax.Array, x: jax.Array, count: int) -> jax.Array:
+def _draw(component: Fitted | Drawn, key: jax.Array, x: jax.Array, count: int) -> jax.Array:
     return component.draw(key, x, count)

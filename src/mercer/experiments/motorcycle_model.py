@@ -20,6 +20,7 @@ from ..sampling import nuts
 from ..spectra import Matern, Spectrum
 from ..terms import readout_only
 from .baselines import Expansion
+from .ridgelet import Ridgelet
 
 # Standardised times lie in [−1.8, 2.5] whatever rows are held out; the rest is room.
 DOMAIN = Interval(-3.0, 4.0)
@@ -71,6 +72,18 @@ def isotropic_prior(key: jax.Array) -> Prior:
     return IsotropicPrior(
         {name: MLP(1, 32, 2, key=k, domain=DOMAIN, weight_scale=2.0) for name, k in keys.items()}
     )
+
+
+def ridgelet_prior(num_modes: int, key: jax.Array) -> Prior:
+    """The ridgelet prior for the same processes. Slopes up to 16 leave the least error of the
+    covariance with 3,000 units, 0.4 of a variance of one."""
+    keys = jax.random.split(key)
+    levels = {"mean": 0.0, "scale": LOG_NOISE}
+    networks = {
+        name: Ridgelet(spectrum, 3000, 16.0, key=k, level=levels[name])
+        for k, (name, spectrum) in zip(keys, spectra(num_modes).items(), strict=True)
+    }
+    return IsotropicPrior(networks, trainable=readout_only(networks))
 
 
 def standardised() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

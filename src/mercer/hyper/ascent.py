@@ -24,8 +24,8 @@ from .chains import advance, begin, with_metric
 from .joint import Joint
 
 BLOCK = 50
-# Newton steps at most, steps of the chains for each, and draws that its curvature is taken from.
-NUM_NEWTON, NUM_HELD, NUM_CURVED = 8, 600, 256
+# Newton steps at most, blocks of the chains for each, and draws that its curvature is taken from.
+NUM_NEWTON, NUM_HELD, NUM_CURVED = 8, 12, 256
 # Acceptance below which chains do not follow the hyperparameters, which then wait for them.
 LAGGING = 0.35
 # How far one Newton step may go, in standard deviations of the hyperprior.
@@ -85,7 +85,7 @@ def make_step(joint: Joint, key: PRNGKeyArray, num_chains: int) -> tuple[Any, An
 
     @jax.jit
     def step(state, key):
-        return climb._block(state, key[None], True)[0]
+        return climb._block(state, key[None], jnp.asarray(True))[0]
 
     return step, (climb.chains, climb.vector, climb.state)
 
@@ -102,7 +102,10 @@ class _Climb:
         self.steps = [partial(advance, self.posterior, joint.template.is_deterministic)]
         if self.needs_prior:
             self.steps.append(partial(advance, self.prior, joint.prior.is_deterministic))
-        self.block = jax.jit(self._block, static_argnames="ascends")
+        self.block = jax.jit(self._block)
+        values = [self.posterior, self.prior][: len(self.steps)]
+        seconds = [jax.vmap(jax.hessian(v, argnums=1), (0, None, None)) for v in values]
+        self.seconds = [jax.jit(second) for second in seconds]
 
     def named(self, vector: Any) -> dict[str, Any]:
         return dict(zip(self.joint.unknowns, vector, strict=True))
@@ -137,10 +140,10 @@ class _Climb:
     def run(self, key: PRNGKeyArray, max_steps: int, bar: Bar, stop: Any) -> EmpiricalBayes:
         path, quiet, done = [], 0, 0
         for index in range(4):
-            self._advance(jax.random.fold_in(key, index), BLOCK, False)
+            self._advance(jax.random.fold_in(key, index), False)
         while done < max_steps and quiet < 3 and not stop.is_set():
             done += BLOCK
-            slopes, along = self._advance(jax.random.fold_in(key, 4 + done), BLOCK, True)
+            slopes, along = self._advance(jax.random.fold_in(key, 4 + done), True)
             path.append(along)
             bar.move(min(done, max_steps), "climbing")
             mean, error = _batch_means(slopes.mean(axis=1))
@@ -153,12 +156,12 @@ class _Climb:
         """Newton steps on gradients of held hyperparameters, until one is within its error."""
         for index in range(NUM_NEWTON):
             one_key, curve_key = jax.random.split(jax.random.fold_in(key, index))
-            self._advance(one_key, BLOCK, False)
-            slopes, _ = self._advance(jax.random.fold_in(one_key, 1), NUM_HELD, False)
+            self._advance(one_key, False)
+            slopes, _ = self._advance(jax.random.fold_in(one_key, 1), False, NUM_HELD)
             mean = slopes.mean(axis=(0, 1))
             count = np.asarray(ess(np.swapaxes(slopes, 0, 1), "mean"))
             error = slopes.reshape(-1, slopes.shape[-1]).std(axis=0) / np.sqrt(count)
-            inverse = _invert(self._curvature(curve_key, slopes))
+            inverse = _invert(self._curvature(curve_key))
             move = inverse @ mean
             uncertain = np.sqrt(np.square(inverse) @ np.square(error))
             longest = np.max(np.abs(move))
@@ -169,34 +172,30 @@ class _Climb:
         settled = bool(np.all(np.abs(move) < np.maximum(3 * uncertain, 1e-6)))
         return uncertain, np.sqrt(np.diag(inverse)), settled
 
-    def _curvature(self, key: PRNGKeyArray, slopes: np.ndarray) -> np.ndarray:
+    def _curvature(self, key: PRNGKeyArray) -> np.ndarray:
         """−∇² of log p(y | λ) + log p(z), by Louis's identity: E[∇²] + Cov[∇] of posterior less prior."""
-        vector = self.vector
-        values = [self.posterior, self.prior][: len(self.steps)]
-        total = -np.eye(len(vector))
-        for sign, value, chains, each in zip(
-            (1, -1), values, self.chains, _own_slopes(self.held), strict=False
-        ):
-            second = jax.jit(
-                jax.vmap(lambda x, v=value: jax.hessian(v, argnums=1)(x, vector, key))
-            )(chains.positions)
-            flat = each.reshape(-1, each.shape[-1])
-            total += sign * (np.asarray(second).mean(axis=0) + np.cov(flat, rowvar=False))
+        total = -np.eye(len(self.vector))
+        laws = zip((1, -1), self.seconds, self.chains, self.held, strict=False)
+        for sign, second, chains, slopes in laws:
+            mean = np.asarray(second(chains.positions, self.vector, key)).mean(axis=0)
+            flat = slopes[-NUM_CURVED:].reshape(-1, slopes.shape[-1])
+            total += sign * (mean + np.cov(flat, rowvar=False))
         return -total
 
-    def _advance(self, key: PRNGKeyArray, count: int, ascends: bool):
-        """A block of steps: gradients (step, chain, name), and the hyperparameters after each."""
-        keys = jax.random.split(key, count)
-        carry, held = self.block((self.chains, self.vector, self.state), keys, ascends)
+    def _advance(self, key: PRNGKeyArray, ascends: bool, num_blocks: int = 1):
+        """Blocks of steps: gradients (step, chain, name), and the hyperparameters after each step."""
+        carry, found = (self.chains, self.vector, self.state), []
+        for block_key in jax.random.split(key, num_blocks):
+            carry, held = self.block(carry, jax.random.split(block_key, BLOCK), ascends)
+            found.append(jax.tree.map(np.asarray, held))
+        own, moved, hyperprior = jax.tree.map(lambda *parts: np.concatenate(parts), *found)
         self.chains, self.vector, self.state = carry
         self.chains = [with_metric(one) for one in self.chains]
-        self.held = [np.asarray(one) for one in held[0]]
-        slopes = self.held[0] + np.asarray(held[2])[:, None]
-        if self.needs_prior:
-            slopes = slopes - self.held[1]
-        return slopes, np.asarray(held[1])
+        self.held = own
+        slopes = own[0] + hyperprior[:, None]
+        return slopes - own[1] if self.needs_prior else slopes, moved
 
-    def _block(self, carry, keys, ascends: bool):
+    def _block(self, carry, keys, ascends: Any):
         def body(carry, key):
             chains, vector, state = carry
             each = jax.random.split(key, len(chains))
@@ -207,11 +206,10 @@ class _Climb:
             slope = own[0].mean(axis=0) - vector
             if self.needs_prior:
                 slope = slope - own[1].mean(axis=0)
-            moved = vector
-            if ascends:
-                change, state = self.optimiser.update(-slope, state)
-                follow = jnp.stack([one.acceptance for one in chains])
-                moved = vector + jnp.where(jnp.min(follow) > LAGGING, change, 0.0)
+            change, climbed = self.optimiser.update(-slope, state)
+            follow = jnp.stack([one.acceptance for one in chains])
+            moved = vector + jnp.where(ascends & (jnp.min(follow) > LAGGING), change, 0.0)
+            state = jax.tree.map(lambda new, old: jnp.where(ascends, new, old), climbed, state)
             return (chains, moved, state), (own, moved, -vector)
 
         return jax.lax.scan(body, carry, keys)
@@ -235,10 +233,6 @@ def _start(law: Any, key: PRNGKeyArray) -> PyTree:
     """A draw to start from: exact where there are any."""
     prior = getattr(law, "prior", law)
     return law.draw(key) if prior.obstacle is None else law.draw_reference(key)
-
-
-def _own_slopes(held: list[np.ndarray]) -> list[np.ndarray]:
-    return [one[-NUM_CURVED:] for one in held]
 
 
 def _batch_means(series: np.ndarray, num_batches: int = 5) -> tuple[np.ndarray, np.ndarray]:

@@ -1,17 +1,22 @@
-"""Learns the hyperparameters of radial networks from one data set, and fits networks with them."""
+"""Learns the hyperparameters of networks of known units from one data set, and fits networks with them."""
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 from scipy.cluster.vq import kmeans2
 
+from .fitted import Fitted, fit, leave_one_out, make_centres, make_rows
 from .marginal import Evidence, Mixture, chain_draws, find_mode, mix, weighted_draws
-from .noise import learn_noise, leave_one_out, mixed_log_density
-from .radial import NAMES, Fitted, Hyper, fit, unpack
+from .minibatch import Drawn, draw_readout
+from .modal import Modes
+from .noise import learn_noise, mixed_log_density
+from .radial import Hyper, unpack
 
 # Rows that hyperparameters are learned from: at first, and in the end.
-FIRST_ROWS, LEARNING_ROWS = 250, 600
+FIRST_ROWS, LEARNING_ROWS = 256, 640
 # Rows beyond which every row no longer has a unit of its own.
 NUM_CENTRES = 1000
 NUM_HYPER = 24
@@ -24,37 +29,51 @@ NUM_ROUNDS = 2
 
 
 class Learner:
-    """Learns hyperparameters and fits networks to the rows of one data set."""
+    """Learns hyperparameters and fits networks to the rows of one data set; kernels by their names."""
 
-    def __init__(self, x, y, centres, order):
-        self.x, self.y, self.centres, self.order = x, y, centres, order
+    def __init__(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        kernels: dict[str, Int[Array, ""] | Modes],
+        random: np.random.Generator,
+    ):
+        self.x, self.y, self.kernels = x, y, kernels
+        self.order = random.permutation(len(y))
+        self.centres = make_centres(choose_centres(x, random))
 
     def evidence(
         self, kernel: str, known: np.ndarray | None, count: int = LEARNING_ROWS
     ) -> Evidence:
         rows = self.order[:count]
         own = None if known is None else known[rows]
-        return Evidence(self.x[rows], self.y[rows], own, kernel)
+        return Evidence(make_rows(self.x[rows], self.y[rows], own), self.kernels[kernel])
 
-    def find_modes(self, kernel: str, known: np.ndarray | None) -> dict[str, np.ndarray]:
+    def find_modes(self, known: np.ndarray | None) -> dict[str, np.ndarray]:
         """Modes by kernel, the most probable first: on a few rows, and of the best on more."""
-        names = NAMES if kernel == "auto" else (kernel,)
-        few = {name: self.evidence(name, known, FIRST_ROWS) for name in names}
-        modes = {name: find_mode([few[name]], self.x.shape[1]) for name in names}
+        few = {name: self.evidence(name, known, FIRST_ROWS) for name in self.kernels}
+        modes = {name: find_mode(one) for name, one in few.items()}
         if len(self.y) <= FIRST_ROWS:
             return _best(modes, few)
         more = {name: self.evidence(name, known) for name in _best(modes, few)}
         return _best({n: e.minimise(modes[n], 100)[1] for n, e in more.items()}, more)
 
+    def hyper(self, flat: np.ndarray, kernel: str) -> Hyper:
+        return unpack(jnp.asarray(flat), self.kernels[kernel])
+
     def fit(self, hyper: Hyper, known: np.ndarray | None) -> Fitted:
-        arrays = (jnp.asarray(v) for v in (self.centres, self.x, self.y))
-        return fit(hyper, *arrays, None if known is None else jnp.asarray(known))
+        return fit(hyper, self.centres, make_rows(self.x, self.y, known))
+
+    def draw(self, hyper: Hyper, known: np.ndarray | None, seed: int) -> Drawn:
+        """The same by minibatches."""
+        rows = make_rows(self.x, self.y, known)
+        return draw_readout(jax.random.key(seed), hyper, self.centres, rows)
 
     def vary(self, modes: dict[str, np.ndarray], forced: bool) -> tuple:
         """(modes, noise, its variances at the rows) with noise that varies, or as it was: whichever
         leaves single rows the more probable given the others, by two standard errors."""
         kernel, mode = next(iter(modes.items()))
-        same = float(self.fit(unpack(jnp.asarray(mode), kernel), None).noise)
+        same = float(np.exp(2 * mode[-1]))
         level = np.full(len(self.y), np.log(same)), np.zeros(len(self.y))
         scores, residuals = self._leave_out(kernel, mode, None, level)
         varied = mode
@@ -72,12 +91,12 @@ class Learner:
         self, modes: dict[str, np.ndarray], known: np.ndarray | None, inference: str, seed: int
     ) -> Mixture:
         """Hyperparameters about the modes with their weights, as many as there is time to fit; of the
-        most probable kernel alone by NUTS, and its mode alone for "laplace"."""
+        most probable kernel alone by NUTS, and its mode alone for "laplace" and "sgld"."""
         draw = chain_draws if inference == "nuts" else weighted_draws
         if inference != "exact":
             modes = dict([next(iter(modes.items()))])
-        cost = len(self.y) * float(len(self.centres)) ** 2
-        most = 1 if inference == "laplace" else NUM_HYPER // len(modes)
+        cost = len(self.y) * float(len(self.centres.points)) ** 2
+        most = 1 if inference in ("laplace", "sgld") else NUM_HYPER // len(modes)
         count = int(np.clip(BUDGET / cost / len(modes), 1, most))
         return mix(
             {
@@ -89,9 +108,8 @@ class Learner:
     def _leave_out(self, kernel, mode, known, level: tuple) -> tuple[np.ndarray, np.ndarray]:
         """Log density of each row given the others, and residuals with the noise's own variance."""
         noise = np.exp(level[0])
-        fitted = self.fit(unpack(jnp.asarray(mode), kernel), known)
-        arrays = (jnp.asarray(v) for v in (self.x, self.y, noise))
-        residuals, spread = (np.asarray(v) for v in leave_one_out(fitted, *arrays))
+        fitted = self.fit(self.hyper(mode, kernel), known)
+        residuals, spread = leave_one_out(fitted, self.x, self.y, noise)
         rest = np.maximum(spread - noise, 0.0)
         return mixed_log_density(residuals, rest, level), residuals * np.sqrt(noise / spread)
 

@@ -6,16 +6,19 @@ density is there, or draws by NUTS, stand for the posterior of the hyperparamete
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize
 
-from .radial import log_evidence, log_prior, start, unpack
-from .sampling import nuts, sample
+from ..sampling import nuts, sample
+from .fitted import Rows, log_evidence
+from .modal import Modes
+from .radial import log_prior, start, unpack
 
 # Logarithms beyond which nothing changes for standardised columns.
 LOWEST, HIGHEST = -9.0, 6.0
@@ -28,24 +31,24 @@ STARTS = (0.3, 1.0, 3.0)
 NUM_CHAINS, NUM_DRAWN, NUM_WARMED = 4, 60, 40
 
 
-def _loss(flat, x, y, known, kernel):
+def _loss(flat: Float[Array, " p"], rows: Rows, kernel: Any) -> Float[Array, ""]:
     """Minus the log posterior density of the hyperparameters."""
     hyper = unpack(flat, kernel)
-    return -log_evidence(hyper, x, y, known) - log_prior(hyper)
+    return -log_evidence(hyper, rows) - log_prior(hyper)
 
 
-_slope = jax.jit(jax.value_and_grad(_loss), static_argnames="kernel")
+_slope = eqx.filter_jit(jax.value_and_grad(_loss))
 
 
 class Evidence:
     """The posterior density of hyperparameters given rows, as SciPy wants it."""
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, known: np.ndarray | None, kernel: str):
-        self.rows = (jnp.asarray(x), jnp.asarray(y), None if known is None else jnp.asarray(known))
-        self.kernel = kernel
+    def __init__(self, rows: Rows, kernel: Int[Array, ""] | Modes):
+        self.rows, self.kernel = rows, kernel
+        self.num_lengthscales = 0 if isinstance(kernel, Modes) else rows.x.shape[1]
 
     def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = _slope(jnp.asarray(flat), *self.rows, self.kernel)
+        value, slope = _slope(jnp.asarray(flat), self.rows, self.kernel)
         if not np.isfinite(value):
             return 1e10, np.zeros_like(flat)
         return float(value), np.asarray(slope)
@@ -67,16 +70,11 @@ class Evidence:
         return (np.array(rows) + np.array(rows).T) / 2
 
 
-def find_mode(
-    stages: Sequence[Evidence], dimension: int, begin: np.ndarray | None = None
-) -> np.ndarray:
-    """From a start, or the best of a few on the first rows, on to the later ones."""
-    if begin is None:
-        begun = [stages[0].minimise(start(dimension, spread), 15) for spread in STARTS]
-        begin = min(begun, key=lambda pair: pair[0])[1]
-    for evidence in stages:
-        _, begin = evidence.minimise(begin, 100)
-    return begin
+def find_mode(evidence: Evidence) -> np.ndarray:
+    """From the best of a few starts."""
+    starts = [start(evidence.num_lengthscales, spread) for spread in STARTS]
+    begun = [evidence.minimise(one, 15) for one in starts]
+    return evidence.minimise(min(begun, key=lambda pair: pair[0])[1], 100)[1]
 
 
 def weighted_draws(
@@ -104,7 +102,7 @@ def chain_draws(
     sample_key, start_key = jax.random.split(jax.random.key(seed))
     found = sample(
         sample_key,
-        lambda z: -_loss(middle + root @ z, *evidence.rows, evidence.kernel),
+        lambda z: -_loss(middle + root @ z, evidence.rows, evidence.kernel),
         nuts(adaptation="step", initial_step=0.5),
         num_draws=NUM_DRAWN,
         num_warmup=NUM_WARMED,

@@ -9,14 +9,14 @@ learned again with that noise. Whether it is worth it is told by the leave-one-o
 import math
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy import special, stats
 
+from .fitted import Fitted, fit, leave_one_out, make_rows
 from .marginal import Evidence, find_mode
-from .radial import Fitted, fit, unpack
+from .radial import Centres, as_kernel, unpack
 
 # Mean and variance of log χ² with one degree of freedom.
 LOG_MEAN, LOG_VARIANCE = -1.2703628454614782, math.pi**2 / 2
@@ -42,7 +42,7 @@ class VaryingNoise(eqx.Module):
 
 
 def learn_noise(
-    x: np.ndarray, residuals: np.ndarray, centres: np.ndarray, rows: np.ndarray
+    x: np.ndarray, residuals: np.ndarray, centres: Centres, rows: np.ndarray
 ) -> tuple[VaryingNoise, np.ndarray, np.ndarray]:
     """From residuals that are σ(x) times a standard normal number; `rows` are for its evidence.
 
@@ -53,21 +53,13 @@ def learn_noise(
     logs = np.log(np.maximum(squares, SMALLEST * squares.mean())) - LOG_MEAN
     level = logs.mean()
     known = np.full(len(logs), LOG_VARIANCE)
-    evidence = Evidence(x[rows], logs[rows] - level, known[rows], KERNEL)
-    hyper = unpack(jnp.asarray(find_mode([evidence], x.shape[1])), KERNEL)
-    inputs, targets, variances = (jnp.asarray(v) for v in (x, logs - level, known))
-    fitted = fit(hyper, jnp.asarray(centres), inputs, targets, variances)
-    missed, spread = (np.asarray(v) for v in leave_one_out(fitted, inputs, targets, variances))
+    kernel = as_kernel(KERNEL)
+    evidence = Evidence(make_rows(x[rows], logs[rows] - level, known[rows]), kernel)
+    hyper = unpack(jnp.asarray(find_mode(evidence)), kernel)
+    fitted = fit(hyper, centres, make_rows(x, logs - level, known))
+    missed, spread = leave_one_out(fitted, x, logs - level, known)
     noise = VaryingNoise(fitted, jnp.asarray(level))
     return noise, logs - missed, np.maximum(spread - LOG_VARIANCE, 0.0)
-
-
-@jax.jit
-def leave_one_out(
-    fitted: Fitted, x: Float[Array, "n d"], y: Float[Array, " n"], noise: Float[Array, " n"]
-) -> tuple[Array, Array]:
-    """Residual and variance of each row as the others predict it."""
-    return fitted.leave_one_out(x, y, noise)
 
 
 def mixed_log_density(residuals: np.ndarray, variances: np.ndarray, noise: tuple) -> np.ndarray:
