@@ -220,7 +220,8 @@ def test_minibatches_have_the_law_of_the_closed_form():
     y = np.sin(x[:, 0]) * x[:, 1] + 0.3 * RANDOM.standard_normal(700)
     rows, centres = make_rows(x, y), make_centres(x[:60])
     mean, variance = fit(hyper(0.3), centres, rows).moments(new)
-    drawn = draw_readout(jax.random.key(0), hyper(0.3), centres, rows)
+    with jax.debug_key_reuse(False):  # a batch is used at two places, on purpose
+        drawn = draw_readout(jax.random.key(0), hyper(0.3), centres, rows)
     found, spread = drawn.moments(new)
     np.testing.assert_allclose(found, mean, atol=1e-6)
     # 600 draws: four standard errors of a variance, and what steps and batches add.

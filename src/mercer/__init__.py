@@ -42,7 +42,6 @@ from .sampling import SamplingError as SamplingError
 from .sampling import adjusted_mclmc as adjusted_mclmc
 from .sampling import average_gradient as average_gradient
 from .sampling import cyclical_sgld as cyclical_sgld
-from .sampling import elliptical_slice as elliptical_slice
 from .sampling import exact as exact
 from .sampling import hmc as hmc
 from .sampling import hmcecs as hmcecs

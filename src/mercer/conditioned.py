@@ -65,9 +65,9 @@ class Conditioned(eqx.Module):
 
     `sights` tell how the data see each network, one a network: a `Sight`, or a function that makes
     it of the networks, those with a `Sight` placed. By default the noise itself where it is Gaussian,
-    even if another network tells its scale, else the information of the likelihood at the mode of the readouts, hidden layers as they are in
-    `posterior.prior.params`. They shape the coordinates alone, never the density. Parameters have
-    the structure of the posterior's.
+    even if another network tells its scale, else the information of the likelihood at the mode of the
+    readouts, hidden layers as they are in `posterior.prior.params`. They shape the coordinates alone,
+    never the density. Parameters have the structure of the posterior's.
 
     >>> import mercer
     >>> prior = mercer.design(mercer.BrownianMotion(100), 0.05, key=jax.random.key(0))

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.progress import track
 
 from ..draws import Draws
-from ..sampling import nuts, sample
+from ..sampling import Algorithm, nuts, sample
 
 SCALES = ("smoke", "quick", "paper")
+WHITE = nuts(adaptation="step", initial_step=0.2)
 Arrays = dict[str, Any]
 Results = Mapping[str, Arrays]
 
@@ -73,12 +74,17 @@ class Run:
         return draws
 
     def sample_white(
-        self, name: str, density: Any, chains: Chains, record: Callable[[Any], Any]
+        self,
+        name: str,
+        density: Any,
+        chains: Chains,
+        record: Callable[[Any], Any],
+        algorithm: Algorithm = WHITE,
     ) -> Draws:
-        """NUTS on a density whose coordinates are nearly white: the step alone is adapted."""
+        """Chains on a density whose coordinates are nearly white, NUTS with its step alone adapted
+        unless another algorithm is given."""
         keys = jax.random.split(fold(self.key, f"starts of {name}"), chains.num_chains)
         starts = jax.jit(jax.vmap(density.draw))(keys)
-        algorithm = nuts(adaptation="step", initial_step=0.2)
         return self.sample(name, density, algorithm, init=starts, record=record, **chains.counts)
 
 

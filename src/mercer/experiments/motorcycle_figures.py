@@ -11,7 +11,7 @@ from .experiment import Picture, Results
 
 TITLES = {
     "frozen": "Frozen hidden layer, NUTS",
-    "whole": "Every parameter, NUTS",
+    "whole": "Every parameter, HMC",
 }
 
 

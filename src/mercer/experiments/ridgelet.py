@@ -16,10 +16,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..domains import Box
 from ..spectra import Spectrum
 
 # Nodes on the interval: enough for units as narrow as the largest slope makes them.
 NUM_NODES = 400
+# Functions of the frozen units are tabulated on a grid, linear between its points: 1e-4 of their size.
+NUM_GRID = 4000
 # How far beyond the interval a unit may sit, in its own widths.
 REACH = 4.0
 
@@ -28,14 +31,13 @@ class Ridgelet(eqx.Module):
     """Units exp(−z²/2) on an interval, and a readout r = Ψ Σₙ √λₙ φₙ ξₙ with white ξ = `readout`.
 
     Slopes are uniform on [−steepest, steepest], and biases over the units that reach the interval:
-    a choice with bounded weights 1/p, which normal ones do not have.
+    a choice with bounded weights 1/p, which normal ones do not have. `table` has what each ξₙ adds to
+    the function on a grid.
     """
 
     readout: Float[Array, " K"]
-    slopes: Float[Array, " N"]
-    biases: Float[Array, " N"]
-    root: Float[Array, "N K"]
-    middle: float = eqx.field(static=True)
+    table: Float[Array, "G K"]
+    domain: Box
     level: float = eqx.field(static=True)
 
     def __init__(
@@ -47,29 +49,32 @@ class Ridgelet(eqx.Module):
         key: PRNGKeyArray,
         level: float = 0.0,
     ):
-        nodes, weights = spectrum.domain.quadrature(NUM_NODES)
-        (lower,), (upper,) = spectrum.domain.lower, spectrum.domain.upper
-        self.middle, self.level = (lower + upper) / 2, level
+        self.domain, self.level = spectrum.domain, level
+        (lower,), (upper,) = self.domain.lower, self.domain.upper
+        nodes, weights = self.domain.quadrature(NUM_NODES)
         slope_key, bias_key = jax.random.split(key)
-        self.slopes = jax.random.uniform(slope_key, (width,), minval=-steepest, maxval=steepest)
-        farthest = jnp.abs(self.slopes) * (upper - lower) / 2 + REACH
-        self.biases = farthest * jax.random.uniform(bias_key, (width,), minval=-1.0, maxval=1.0)
+        slopes = jax.random.uniform(slope_key, (width,), minval=-steepest, maxval=steepest)
+        farthest = jnp.abs(slopes) * (upper - lower) / 2 + REACH
+        biases = farthest * jax.random.uniform(bias_key, (width,), minval=-1.0, maxval=1.0)
         density = 1 / (2 * steepest) / (2 * farthest)
-        psi = _ridgelet(self.before(nodes)) * weights[None] / (width * density)[:, None]
-        modes = jnp.exp(0.5 * spectrum.log_eigenvalues)[None] * jax.vmap(spectrum.eigenfunctions)(
-            nodes
-        )
-        self.root = psi @ modes
+
+        def before(points):
+            return slopes[:, None] * (points - (lower + upper) / 2)[None] + biases[:, None]
+
+        psi = _ridgelet(before(nodes[:, 0])) * weights[None] / (width * density)[:, None]
+        sizes = jnp.exp(0.5 * spectrum.log_eigenvalues)[None]
+        readouts = psi @ (sizes * jax.vmap(spectrum.eigenfunctions)(nodes))
+        units = jnp.exp(-0.5 * before(jnp.linspace(lower, upper, NUM_GRID)) ** 2)
+        self.table = units.T @ readouts
         self.readout = jnp.zeros(spectrum.num_modes)
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        root, biases, slopes = jax.lax.stop_gradient((self.root, self.biases, self.slopes))
-        units = jnp.exp(-0.5 * (slopes * (x[0] - self.middle) + biases) ** 2)
-        return self.level + jnp.dot(units, root @ self.readout)
-
-    def before(self, points: Float[Array, "M d"]) -> Float[Array, "N M"]:
-        """What the activation is applied to, at each point."""
-        return self.slopes[:, None] * (points[:, 0] - self.middle)[None] + self.biases[:, None]
+        place = self.domain.to_unit(x)[0] * (NUM_GRID - 1)
+        left = jnp.clip(jnp.floor(place), 0, NUM_GRID - 2).astype(int)
+        share = place - left
+        table = jax.lax.stop_gradient(self.table)
+        functions = (1 - share) * table[left] + share * table[left + 1]
+        return self.level + jnp.dot(functions, self.readout)
 
 
 def _ridgelet(z: Array) -> Array:

@@ -5,7 +5,6 @@ from .algorithm import Info as Info
 from .approximate import evidence_bound as evidence_bound
 from .approximate import laplace as laplace
 from .approximate import variational as variational
-from .elliptical import elliptical_slice as elliptical_slice
 from .exact import exact as exact
 from .hamiltonian import hmc as hmc
 from .hamiltonian import nuts as nuts
