@@ -25,6 +25,7 @@ FLOAT32 = os.environ.get("MERCER_TEST_FLOAT32") == "1"
 jax.config.update("jax_enable_x64", not FLOAT32)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
+jax.config.update("jax_disable_most_optimizations", True)
 
 with install_import_hook("mercer", "beartype.beartype"):
     import mercer  # noqa: F401
@@ -41,12 +42,12 @@ def pytest_collection_modifyitems(config, items):
     items[:] = kept
 
 
-@pytest.fixture
-def hasty():
-    """Programs compiled with little optimisation: for tests that compile much and compute little."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+@pytest.fixture(autouse=True)
+def _compile(request):
+    """Most tests compile for longer than they compute: programs are optimised for the others alone,
+    and where processes are compared."""
+    optimised = request.node.get_closest_marker("optimised") is not None
+    jax.config.update("jax_disable_most_optimizations", not optimised)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ MODELS = ("", "_frozen", "_gp", "_printed_mean", "_isotropic")
 WINDOW = "four_weekly"
 
 
-def test_experiment_at_smoke_scale(hasty, tmp_path):
+def test_experiment_at_smoke_scale(tmp_path):
     folder = tmp_path / "co2"
     with jax.debug_key_reuse(False):  # BlackJAX's samplers do not pass that check
         metrics = reproduce(EXPERIMENT, "smoke", 0, folder, lambda words: None, progress=False)

@@ -9,7 +9,7 @@ from mercer.experiments.hyper import EXPERIMENT
 from mercer.experiments.runner import reproduce
 
 
-def test_the_experiment_at_smoke_scale(hasty, tmp_path):
+def test_the_experiment_at_smoke_scale(tmp_path):
     with jax.debug_key_reuse(False), warnings.catch_warnings():
         # So few modes at that scale that the prior's shortest length scales are cut off.
         warnings.filterwarnings("ignore", message=".*their sum does not settle.*")

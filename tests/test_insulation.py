@@ -36,7 +36,7 @@ def densities():
     return posterior, approximate, every_parameter(posterior, approximate)
 
 
-def test_the_experiment_at_smoke_scale(hasty, tmp_path):
+def test_the_experiment_at_smoke_scale(tmp_path):
     with jax.debug_key_reuse(False):  # BlackJAX's samplers do not pass that check
         metrics = reproduce(EXPERIMENT, "smoke", 0, tmp_path / "run", lambda words: None)
     assert set(metrics) >= ASKED

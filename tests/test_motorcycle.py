@@ -21,7 +21,7 @@ from mercer.experiments.ridgelet import Ridgelet
 from mercer.experiments.runner import reproduce
 
 
-def test_smoke_scale_from_prior_to_scores(hasty, tmp_path):
+def test_smoke_scale_from_prior_to_scores(tmp_path):
     with jax.debug_key_reuse(False):
         metrics = reproduce(EXPERIMENT, "smoke", 0, tmp_path / "run", lambda words: None)
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["nlpd"] == metrics["nlpd"]

@@ -17,6 +17,8 @@ import pytest
 import mercer
 from oracle import Features, make_posterior, run
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.fixture(autouse=True)
 def _allow_key_reuse():
@@ -77,11 +79,12 @@ def start(code, folder):
     )  # fmt: skip
 
 
-def test_a_run_killed_again_and_again_goes_on_bit_for_bit(tmp_path):
+def test_a_run_killed_again_and_again_goes_on_bit_for_bit(tmp_path, monkeypatch):
     """SIGKILL at random moments, from before the first draw to after the last checkpoint."""
     whole = light(tmp_path / "whole")
     folder, kills, rng = tmp_path / "killed", 0, np.random.default_rng(0)
     # Processes are forked off one that has imported everything, and has not started JAX.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["test_run"])
     deadline = time.monotonic() + 600

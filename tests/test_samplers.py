@@ -120,6 +120,7 @@ def test_variants_of_sgld_approach_the_oracle_as_their_step_shrinks(make, batch_
     assert bias[1] < 0.25
 
 
+@pytest.mark.optimised
 def test_noisy_gradients_leave_the_mean_alone():
     """A lattice energy and data minibatches: more variance, the same centre."""
     mean, covariance = exact_moments()
@@ -193,6 +194,7 @@ def test_mean_field_finds_the_best_independent_law():
     assert np.max(np.abs(np.asarray(law.mean) - mean) / np.sqrt(np.diag(covariance))) < 0.1
 
 
+@pytest.mark.optimised
 def test_variational_takes_noisy_densities():
     mean, covariance = exact_moments()
     noisy = make_posterior(lambda s: mercer.Lattice(s, 64), batch_size=6)
@@ -275,6 +277,7 @@ def test_a_blackjax_algorithm_brought_by_its_user():
     assert np.all(np.isfinite(draws.statistics["acceptance"]))
 
 
+@pytest.mark.optimised
 def test_full_network_follows_the_process_given_data():
     """A small network against the Gaussian process, also where there is no data."""
     spectrum = (mercer.Laplacian(mercer.Interval(0, 1), 40) ** 2).with_variance(1.0)
