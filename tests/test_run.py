@@ -1,6 +1,5 @@
 """A run loop that loses nothing: seeds, stores, interrupts, full disks, bad input."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 import mercer
 from oracle import Features, make_posterior, run
 
+# Draws of this process are compared with those of others.
 pytestmark = pytest.mark.optimised
 
 
@@ -61,10 +61,12 @@ def test_a_store_opens_in_xarray(tmp_path):
         np.testing.assert_array_equal(opened["first"].values, draws.recorded["first"])
 
 
+# A disk that fills up would leave half an entry in the cache that all tests share.
+NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "0"}
 ALONE = {name: v for name, v in os.environ.items() if not name.startswith("PYTEST_XDIST")}
 
 
-def start(code, folder):
+def start(code, folder, **environment):
     """A process of its own that runs the code, with `folder` in it."""
     begin = """
         import sys, jax
@@ -74,31 +76,28 @@ def start(code, folder):
     """
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(begin) + textwrap.dedent(code), str(folder)],
-        env=ALONE | {"PYTHONPATH": str(Path(__file__).parent), "JAX_ENABLE_COMPILATION_CACHE": "0"},
+        env=ALONE | {"PYTHONPATH": str(Path(__file__).parent)} | (environment or NO_CACHE),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
 
-def test_a_run_killed_again_and_again_goes_on_bit_for_bit(tmp_path, monkeypatch):
+def test_a_run_killed_again_and_again_goes_on_bit_for_bit(tmp_path):
     """SIGKILL at random moments, from before the first draw to after the last checkpoint."""
     whole = light(tmp_path / "whole")
     folder, kills, rng = tmp_path / "killed", 0, np.random.default_rng(0)
-    # Processes are forked off one that has imported everything, and has not started JAX.
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["test_run"])
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
+    code = "test_run.light(folder, checkpoint_seconds=1e-6)"
     deadline = time.monotonic() + 600
     while kills < 20 and time.monotonic() < deadline:
-        process = context.Process(target=light_alone, args=(folder, tmp_path / "cache"))
+        process = start(code, folder, **cache)
         before = checkpoints(folder)
-        process.start()
         # Most kills fall between two checkpoints, some in the warm-up and the first writes.
-        while kills % 4 and checkpoints(folder) == before and process.is_alive():
+        while kills % 4 and checkpoints(folder) == before and process.poll() is None:
             time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.3) if kills % 4 else rng.uniform(0, 3))
-        assert process.is_alive(), process.exitcode
-        process.kill()
-        process.join()
+        time.sleep(rng.uniform(0, 0.3) if kills % 4 else rng.uniform(1, 4))
+        assert process.poll() is None, process.communicate()[0]
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
         kills += 1
     assert kills == 20
     assert 0 < max(checkpoints(folder)) < KILLED_DRAWS
@@ -122,13 +121,6 @@ def light(folder, **options):
         num_warmup=10, num_chains=2, init=jnp.ones((2, 4)), store=folder, resume=True,
         progress=False, **options,
     )  # fmt: skip
-
-
-def light_alone(folder, cache):
-    """That run in a process of its own, with as many checkpoints as there can be."""
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_compilation_cache_dir", str(cache))
-    light(folder, checkpoint_seconds=1e-6)
 
 
 def checkpoints(folder):
