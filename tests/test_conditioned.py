@@ -88,6 +88,8 @@ def test_readouts_follow_the_posterior_given_the_hidden_layer():
 def test_what_cannot_be_conditioned_is_said():
     with pytest.raises(ValueError, match="give `sights`"):
         mercer.Conditioned(CASES["forward map"]()[0])
+    with pytest.raises(ValueError, match="1 for 2 networks"):
+        mercer.Conditioned(CASES["two networks"]()[0], [SIGHT])
     minibatched = mercer.Posterior(
         CASES["gaussian"]()[0].prior, mercer.Gaussian(0.2), (POINTS, VALUES), batch_size=3
     )

@@ -205,6 +205,7 @@ def test_operations_are_those_of_the_papers_table():
     assert cost.naive_flops(np.array(1e6), 32, 10_000) > cost.DEVICE_FLOPS
 
 
+# `.ci/run` installs a browser, so that there this is never skipped; whoever has none can test the rest.
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine to show the page in")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_report_opens_in_a_browser(finished, tmp_path, width):

@@ -1,6 +1,8 @@
 """The estimator against the process it stands for, scikit-learn's conventions, and odd data."""
 
+import contextlib
 import pickle
+import threading
 import warnings
 
 import jax
@@ -18,6 +20,7 @@ from mercer import MercerRegressor
 from mercer.regression.fitted import fit, log_evidence, make_centres, make_rows, padded_size
 from mercer.regression.minibatch import draw_readout
 from mercer.regression.radial import as_kernel, plane, unpack
+from mercer.sampling import run
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-2, 2, (60, 2))
@@ -151,6 +154,8 @@ def test_odd_data_do_the_right_thing():
         (lambda: MercerRegressor(kernel="matern").fit(X, Y), "kernel must be a spectrum or one of"),
         (lambda: MercerRegressor(noise="loud").fit(X, Y), "noise must be an array or one of"),
         (lambda: MercerRegressor(noise=-1.0).fit(X, Y), "positive and finite"),
+        (lambda: MercerRegressor(noise=np.ones(5)).fit(X, Y), "one number or one a row"),
+        (lambda: MercerRegressor(random_state="one").fit(X, Y), "cannot be used to seed"),
     ],
 )
 def test_bad_input_gets_a_sentence(change, words):
@@ -158,8 +163,16 @@ def test_bad_input_gets_a_sentence(change, words):
         change()
 
 
-def test_predictions_far_outside_are_told():
-    model = MercerRegressor(noise="constant").fit(X, Y)
+def test_what_cannot_be_predicted_is_told():
+    model = MercerRegressor("matern32", "constant", "laplace", random_state=None).fit(X, Y)
+    for call, words in (
+        (lambda: model.predict(X, quantiles="median"), "numbers between 0 and 1"),
+        (lambda: model.sample(X, 0), "n must be at least 1"),
+        (lambda: model.log_density(X, Y[:3]), "one row a target"),
+        (lambda: model.log_density(X, np.full(60, np.nan)), "NaN"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
     with pytest.warns(UserWarning, match="far outside"):
         model.predict([[50.0, 0.0]])
 
@@ -235,3 +248,13 @@ def test_sizes_are_few_and_little_too_large():
     assert all(n <= size <= max(1.25 * n, n + 16) for n, size in enumerate(sizes[:2048], 1))
     assert len(set(sizes)) < 40
     assert padded_size(5000) == 3 * 2048
+
+
+@pytest.mark.parametrize("inference", ["sgld", "nuts"])
+def test_an_interrupt_ends_the_fit(inference, monkeypatch):
+    """Chains within a fit stop at Ctrl-C with what they have, which is no posterior."""
+    stopped = threading.Event()
+    stopped.set()
+    monkeypatch.setattr(run, "interrupts", lambda: contextlib.nullcontext(stopped))
+    with pytest.raises(KeyboardInterrupt), jax.debug_key_reuse(False):
+        MercerRegressor("matern32", "constant", inference).fit(X, Y)

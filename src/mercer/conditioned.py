@@ -89,6 +89,9 @@ class Conditioned(eqx.Module):
             raise ValueError("white coordinates need an energy for every network.")
         if posterior.batch_size is not None:
             raise ValueError("white coordinates need all rows at once: leave batch_size out.")
+        count = len(posterior.prior.terms(posterior.prior.params))
+        if sights is not None and len(sights) != count:
+            raise ValueError(f"give one sight a network: {len(sights)} for {count} networks.")
         self.posterior = posterior
         self.sights = sights
         if sights is None and not _is_gaussian(posterior):

@@ -31,6 +31,13 @@ class Draws:
     interrupted: bool = False
     temperature: float = 1.0
 
+    def complete(self) -> "Draws":
+        """These draws, or the KeyboardInterrupt that cut them short: for runs within a computation
+        that is worth nothing with fewer."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
+
     @property
     def recorded(self) -> Any:
         """What `record` returned, each leaf with shape (chain, draw, …)."""

@@ -74,8 +74,7 @@ class GaussianProcess(eqx.Module):
     def _basis(self, points: ArrayLike) -> Float[Array, "n K"]:
         points = jnp.asarray(points, default_float())
         require_inside(self.spectrum.domain, points, "points")
-        values = jax.vmap(self.spectrum.eigenfunctions)(points)
-        return values * jnp.exp(0.5 * self.spectrum.log_eigenvalues)[None]
+        return jax.vmap(self.spectrum.features)(points)
 
     def _mean(self, points: ArrayLike) -> Float[Array, " n"]:
         if self.mean is None:

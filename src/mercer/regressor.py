@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import equinox as eqx
@@ -10,8 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp, ndtr
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_is_fitted,
+    check_random_state,
+    validate_data,
+)
 
+from .checks import require_count
 from .domains import require_inside
 from .regression.fitted import Fitted, pad, padded_size
 from .regression.learner import Learner
@@ -60,7 +67,7 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         kernel: str | Spectrum = "auto",
         noise: Any = "auto",
         inference: str = "exact",
-        random_state: int = 0,
+        random_state: Any = 0,
     ):
         self.kernel = kernel
         self.noise = noise
@@ -90,7 +97,7 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         means, variances = self._components(X)
         mean = self._shares @ means
         if quantiles is not None:
-            return mean, self._quantiles(means, np.sqrt(variances), np.atleast_1d(quantiles))
+            return mean, self._quantiles(means, np.sqrt(variances), _levels(quantiles))
         if return_std:
             return mean, np.sqrt(self._shares @ (variances + means**2) - mean**2)
         return mean
@@ -98,13 +105,17 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
     def log_density(self, X: Any, y: Any) -> np.ndarray:
         """log p(y | X) of new observations, one a row."""
         means, variances = self._components(X)
-        terms = (
-            -0.5 * np.log(2 * np.pi * variances) - 0.5 * (np.asarray(y) - means) ** 2 / variances
-        )
+        y = check_array(y, ensure_2d=False, dtype=float, input_name="y")
+        if y.shape != means.shape[1:]:
+            raise ValueError(
+                f"X has {means.shape[1]} rows, y has shape {y.shape}; one row a target."
+            )
+        terms = -0.5 * np.log(2 * np.pi * variances) - 0.5 * (y - means) ** 2 / variances
         return logsumexp(terms, axis=0, b=self._shares[:, None])
 
     def sample(self, X: Any, n: int = 1, random_state: int = 0) -> np.ndarray:
         """Functions at the rows, drawn jointly from the posterior, shape (n, rows)."""
+        require_count("n", n)
         inputs = self._inputs(X)
         counts = np.random.default_rng(random_state).multinomial(n, self.weights_)
         keys = jax.random.split(jax.random.key(random_state), len(counts))
@@ -117,20 +128,27 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         return self.y_mean_ + self.y_scale_ * np.concatenate(drawn)
 
     def _learn(self, x: np.ndarray, y: np.ndarray, known: np.ndarray | None) -> None:
-        random = np.random.default_rng(self.random_state)
+        seed = self._seed()
+        random = np.random.default_rng(seed)
         learner = Learner(x, y, self._kernels(), random)
         modes, self.noise_ = learner.find_modes(known), None
         if known is None and np.ptp(y) > 0 and self._may_vary(len(y)):
             modes, self.noise_, known = learner.vary(modes, self.noise == "input-dependent")
-        mixture = learner.average(modes, known, self.inference, self.random_state)
+        mixture = learner.average(modes, known, self.inference, seed)
         self.weights_ = mixture.weights
         pairs = zip(mixture.draws, mixture.kernels, strict=True)
         self.hyper_ = [learner.hyper(draw, kernel) for draw, kernel in pairs]
         if self.inference == "sgld":
-            fitted = [learner.draw(self.hyper_[0], known, self.random_state)]
+            fitted = [learner.draw(self.hyper_[0], known, seed)]
         else:
             fitted = [learner.fit(hyper, known) for hyper in self.hyper_]
         self.components_, self.noise_ = _kept(fitted), _kept(self.noise_)
+
+    def _seed(self) -> int:
+        """The seed itself, or one drawn from scikit-learn's other ways to give it."""
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_kernel(self, X: np.ndarray) -> None:
         if isinstance(self.kernel, Spectrum):
@@ -173,8 +191,6 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
 
     def _quantiles(self, means: np.ndarray, sds: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """Of the mixture over components, by bisection."""
-        if np.any((levels <= 0) | (levels >= 1)):
-            raise ValueError(f"quantiles must lie between 0 and 1, got {levels}.")
         below = np.repeat((means - 9 * sds).min(0)[None], len(levels), axis=0)
         above = np.repeat((means + 9 * sds).max(0)[None], len(levels), axis=0)
         for _ in range(40):
@@ -208,10 +224,23 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
             if self.noise not in NOISES:
                 raise ValueError(f"noise must be an array or one of {NOISES}, got {self.noise!r}.")
             return None
-        noise = np.broadcast_to(np.asarray(self.noise, float), (count,))
+        noise = np.asarray(self.noise, float)
+        if noise.shape not in ((), (count,)):
+            raise ValueError(f"noise must be one number or one a row ({count}), got {noise.shape}.")
         if not (np.all(np.isfinite(noise)) and np.all(noise > 0)):
             raise ValueError("noise must be positive and finite, one number or one a row.")
-        return noise
+        return np.broadcast_to(noise, (count,))
+
+
+def _levels(quantiles: Any) -> np.ndarray:
+    """Quantiles as numbers between 0 and 1."""
+    try:
+        levels = np.atleast_1d(np.asarray(quantiles, float))
+    except (TypeError, ValueError):
+        levels = np.array([np.nan])
+    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+        raise ValueError(f"quantiles must be numbers between 0 and 1, got {quantiles!r}.")
+    return levels
 
 
 def _scale(columns: np.ndarray) -> np.ndarray:

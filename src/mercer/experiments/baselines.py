@@ -60,8 +60,7 @@ class Expansion(eqx.Module):
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         fixed = jax.lax.stop_gradient(self.spectrum)
-        units = jnp.exp(0.5 * fixed.log_eigenvalues) * fixed.eigenfunctions(x)
-        return WIDE * jnp.dot(self.readout, units)
+        return WIDE * jnp.dot(self.readout, fixed.features(x))
 
 
 def score_process(split: Split, spectrum: Matern) -> np.ndarray:

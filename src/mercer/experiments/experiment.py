@@ -69,9 +69,7 @@ class Run:
             progress=self.progress,
             **options,
         )
-        if draws.interrupted:
-            raise KeyboardInterrupt
-        return draws
+        return draws.complete()
 
     def sample_white(
         self,

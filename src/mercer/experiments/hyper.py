@@ -119,7 +119,7 @@ def recover(seed: int, settings: Settings, key: jax.Array) -> Arrays:
     draws = sample(
         sample_key, family, nuts(initial_step=0.1, max_doublings=6), record=lambda p: family.values(p["hyper"]),
         keep_params=False, progress=False, **settings.recovered.counts,
-    )  # fmt: skip
+    ).complete()  # fmt: skip
     held = np.stack([draws.recorded[name] for name in TRUTH], axis=-1)
     truth, (low, high) = np.array(list(TRUTH.values())), np.quantile(held, LEVELS, axis=(0, 1))
     return {
@@ -152,7 +152,7 @@ def score_learned(index: int, settings: Settings, key: jax.Array) -> Arrays:
         fold(key, f"fold {index}"), family, nuts(initial_step=0.1, max_doublings=7),
         record=lambda p: {"score": family.score(p, *held), "hyper": family.values(p["hyper"])},
         keep_params=False, progress=False, **settings.fold.counts,
-    )  # fmt: skip
+    ).complete()  # fmt: skip
     scores = draws.recorded["score"]
     return {
         "nlpd": nlpd(scores.reshape(-1, scores.shape[-1])),

@@ -107,7 +107,7 @@ def _try_step(run: Run, posterior: Posterior, printed: Printed, step: float, x, 
             num_draws=num_draws, num_warmup=0, num_chains=2, thin=printed.thin, keep_params=False,
             record=lambda p: posterior.score(p, x, y), progress=run.progress,
             init=jax.vmap(posterior.draw_reference)(jax.random.split(fold(run.key, "start"), 2)),
-        )  # fmt: skip
+        ).complete()  # fmt: skip
     except SamplingError:
         return {"in_sample_nlpd": np.inf, "rhat": np.inf, "ess_per_second": 0.0}
     seconds = time.monotonic() - begin

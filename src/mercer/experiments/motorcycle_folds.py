@@ -36,7 +36,7 @@ def score_nuts(prior: Prior, chains: Chains, split: Split, key: jax.Array) -> np
     draws = sample(
         key, density, SAMPLER, record=lambda p: density.score(p, *held), keep_params=False,
         progress=False, **chains.counts,
-    )  # fmt: skip
+    ).complete()  # fmt: skip
     return draws.recorded.reshape(-1, len(split.held_targets))
 
 

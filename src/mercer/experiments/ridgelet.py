@@ -62,8 +62,7 @@ class Ridgelet(eqx.Module):
             return slopes[:, None] * (points - (lower + upper) / 2)[None] + biases[:, None]
 
         psi = _ridgelet(before(nodes[:, 0])) * weights[None] / (width * density)[:, None]
-        sizes = jnp.exp(0.5 * spectrum.log_eigenvalues)[None]
-        readouts = psi @ (sizes * jax.vmap(spectrum.eigenfunctions)(nodes))
+        readouts = psi @ jax.vmap(spectrum.features)(nodes)
         units = jnp.exp(-0.5 * before(jnp.linspace(lower, upper, NUM_GRID)) ** 2)
         self.table = units.T @ readouts
         self.readout = jnp.zeros(spectrum.num_modes)

@@ -110,7 +110,7 @@ def chain_draws(
         record=lambda z: middle + root @ z,
         init=0.5 * jax.random.normal(start_key, (NUM_CHAINS, len(mode))),
         progress=False,
-    )
+    ).complete()
     drawn = found.recorded.reshape(-1, len(mode))
     kept = drawn[np.linspace(0, len(drawn) - 1, count).astype(int)]
     return np.clip(kept, LOWEST, HIGHEST), np.zeros(count)

@@ -93,7 +93,7 @@ def draw_readout(key: PRNGKeyArray, hyper: Hyper, centres: Centres, rows: Rows) 
         init=starts,
         keep_params=False,
         progress=False,
-    )
+    ).complete()
     drawn = jnp.asarray(draws.recorded.reshape(-1, num_units).T)
     noise = rows.learns * jnp.exp(2 * hyper.noise)
     return Drawn(network, density.readout(mode), drawn, noise)

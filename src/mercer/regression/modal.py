@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..spectra import Spectrum
@@ -17,8 +16,7 @@ class Modes(eqx.Module):
 
     def features(self, x: Float[Array, "n d"]) -> Float[Array, "n K"]:
         """The units at each row."""
-        sizes = jnp.exp(0.5 * self.spectrum.log_eigenvalues)[None]
-        return sizes * jax.vmap(self.spectrum.eigenfunctions)(self._points(x))
+        return jax.vmap(self.spectrum.features)(self._points(x))
 
     def variance(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """That of the process at each row, the modes left out included."""

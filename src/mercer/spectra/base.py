@@ -42,6 +42,10 @@ class Spectrum(eqx.Module):
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         """(φ₁(x), …, φ_K(x)) at one point, orthonormal under the domain's measure."""
 
+    def features(self, x: PointLike) -> Float[Array, " K"]:
+        """√λₙ φₙ(x): times independent standard normal numbers, the process cut after K modes."""
+        return jnp.exp(0.5 * self.log_eigenvalues) * self.eigenfunctions(x)
+
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         """Covariance k(s, t) of the process; the sum over the kept modes where no more is known."""
         return self.kept_kernel(s, t)
