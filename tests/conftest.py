@@ -45,9 +45,12 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(autouse=True)
 def _compile(request):
     """Most tests compile for longer than they compute: programs are optimised for the others alone,
-    and where processes are compared."""
-    optimised = request.node.get_closest_marker("optimised") is not None
-    jax.config.update("jax_disable_most_optimizations", not optimised)
+    and where processes are compared. JAX forgets what it compiled in the other manner: it would
+    use it again, and a sum would round otherwise than in a process of its own."""
+    hasty = request.node.get_closest_marker("optimised") is None
+    if hasty != jax.config.read("jax_disable_most_optimizations"):
+        jax.config.update("jax_disable_most_optimizations", hasty)
+        jax.clear_caches()
 
 
 @pytest.fixture

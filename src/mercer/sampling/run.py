@@ -20,9 +20,10 @@ from ..rows import Layout, Memory
 from .algorithm import Algorithm, Density, Info, sum_up
 from .bring import Brought
 from .devices import agree, gather, make_mesh, over_chains, spread_chains, spread_density
+from .identity import Identity
 from .progress import Bar, interrupts, wait
 from .starts import as_starts, check_starts, find_starts
-from .store import Store, fingerprint
+from .store import Store
 from .temperature import measure_temperature
 
 # A chunk is what runs between two looks at the clock: at most this long, and this many bytes.
@@ -96,7 +97,7 @@ def sample(
     _check_record(plan, params)
     rows: Memory | Store = Memory(num_draws)
     if store is not None:
-        identity = fingerprint(
+        identity = Identity.of(
             density, key, algorithm, thin, num_warmup, num_chains, record, plan.keep_params
         )
         rows = Store(Path(store), identity, resume, num_draws)

@@ -6,65 +6,27 @@ arrays have their full length from the start, NaN where no draw is yet, so that 
 at any moment.
 """
 
-import hashlib
+import dataclasses
 import json
 import os
-import re
 import shutil
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import jax
 import numpy as np
 import zarr
 
-from ..version import __version__
 from .devices import agree
+from .identity import Identity
 
-LAYOUT_VERSION = 2
 CHUNK_BYTES = 2**23
-
-
-def fingerprint(*parts: Any) -> str:
-    """A hash of pytrees: their structure, the names of their functions and every array in them."""
-    digest = hashlib.sha256(f"{LAYOUT_VERSION} {__version__}".encode())
-    for part in parts:
-        leaves, structure = jax.tree.flatten(part)
-        digest.update(_without_addresses(str(structure)))
-        for leaf in leaves:
-            digest.update(_bytes(leaf))
-    return digest.hexdigest()
-
-
-def _bytes(leaf: Any) -> bytes:
-    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
-    if isinstance(leaf, jax.Array | np.ndarray | float | int):
-        return np.ascontiguousarray(np.asarray(leaf)).tobytes()
-    # Our own functions and JAX's are known by their names; the version stands for what is in them.
-    if isinstance(leaf, FunctionType) and leaf.__module__.split(".")[0] not in ("mercer", "jax"):
-        return _code(leaf)
-    return _without_addresses(repr(leaf))
-
-
-def _code(function: FunctionType) -> bytes:
-    """What a function does: its instructions, its constants, and the values that it closes over."""
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    held = [leaf for leaf in jax.tree.leaves(cells) if leaf is not function]
-    code = function.__code__
-    text = _without_addresses(repr((code.co_names, code.co_consts, function.__defaults__)))
-    return b"".join([code.co_code, text, *(_bytes(leaf) for leaf in held)])
-
-
-def _without_addresses(text: str) -> bytes:
-    return re.sub(r"0x[0-9a-f]+", "", text).encode()
 
 
 class Store:
     """A folder with `draws.zarr` and `checkpoints`, for one run; only the first process writes."""
 
-    def __init__(self, folder: Path, identity: str, resume: bool, num_draws: int):
+    def __init__(self, folder: Path, identity: Identity, resume: bool, num_draws: int):
         self.folder = Path(folder).expanduser().absolute()
         self.num_draws = num_draws
         self.writes = jax.process_index() == 0
@@ -120,7 +82,7 @@ class Store:
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
         return [int(name) for name in names if name.isdigit()]
 
-    def _open(self, identity: str, resume: bool) -> ValueError | None:
+    def _open(self, identity: Identity, resume: bool) -> ValueError | None:
         """Make room for the run; why not, where that cannot be."""
         try:
             self._claim(identity, resume)
@@ -132,12 +94,12 @@ class Store:
                 array.resize((array.shape[0], self.num_draws, *array.shape[2:]))
         return None
 
-    def _claim(self, identity: str, resume: bool) -> None:
+    def _claim(self, identity: Identity, resume: bool) -> None:
         """Take an empty folder, or one that holds this very run."""
         record = self.folder / "run.json"
         begun = any(self.folder.glob("draws.zarr/*/*/zarr.json"))
         if record.exists() and (begun or resume):
-            if json.loads(record.read_text())["identity"] != identity:
+            if not identity.matches(_read(record)):
                 raise ValueError(
                     f"{self.folder} belongs to another density, seed, algorithm or version; "
                     "choose another store."
@@ -152,7 +114,7 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             temporary = record.with_suffix(".part")
-            temporary.write_text(json.dumps({"identity": identity}))
+            temporary.write_text(json.dumps(dataclasses.asdict(identity)))
             os.replace(temporary, record)
         except OSError as error:
             raise ValueError(
@@ -175,3 +137,11 @@ class Store:
 
     def _arrays(self) -> list[zarr.Array]:
         return [array for _, group in self.group.groups() for _, array in group.arrays()]
+
+
+def _read(record: Path) -> Identity:
+    """Whose folder it is; nobody's that we know, where another version wrote it."""
+    try:
+        return Identity(**json.loads(record.read_text()))
+    except (TypeError, json.JSONDecodeError):
+        return Identity("", [])
