@@ -16,11 +16,10 @@ POINTS = np.linspace(0.6, 1.9, 9)[:, None]
 VALUES = np.sin(4 * POINTS[:, 0])
 
 
-def make(likelihood, reference=1.0, two=False, width=8):
+def make(likelihood, reference=1.0, names=(), width=8):
     energy = mercer.Quadrature(mercer.BrownianMotion(12, DOMAIN))
-    networks = {"mean": small_network(width), "scale": small_network(width, seed=1)}
-    network = networks if two else networks["mean"]
-    prior = mercer.Prior(energy, network, reference=reference)
+    networks = {name: small_network(width + i, seed=i) for i, name in enumerate(names)}
+    prior = mercer.Prior(energy, networks or small_network(width), reference=reference)
     return mercer.Posterior(prior, likelihood, (POINTS, VALUES))
 
 
@@ -30,7 +29,13 @@ CASES = {
     "reference": lambda: (make(mercer.Gaussian(0.2), reference=2.0), None),
     "learned noise": lambda: (make(mercer.Gaussian(mercer.LogNormal(0.2, 0.5))), None),
     "wide": lambda: (make(mercer.Gaussian(0.2), width=30), None),
-    "two networks": lambda: (make(mercer.Heteroscedastic(jnp.exp), two=True), None),
+    "two networks": lambda: (make(mercer.Heteroscedastic(jnp.exp), names=("mean", "scale")), None),
+    "sum": lambda: (make(mercer.Gaussian(0.2), 1.0, ("slow", "fast")), None),
+    "sum, learned noise": lambda: (
+        make(mercer.Gaussian(mercer.LogNormal(0.2, 0.5)), 2.0, ("slow", "fast", "fastest")),
+        None,
+    ),
+    "sum, student": lambda: (make(mercer.StudentT(4.0, 0.2), 1.0, ("slow", "fast")), None),
     "student": lambda: (make(mercer.StudentT(4.0, 0.2), reference=0.5), None),
     "forward map": lambda: (
         make(mercer.Gaussian(0.2, lambda u, x: jnp.exp(jax.vmap(u)(x)))),
@@ -56,8 +61,9 @@ def test_the_density_is_the_posterior_times_the_volume(name, key):
     np.testing.assert_allclose(jax.jit(density)(params), expected, rtol=1e-8)
 
 
-def test_with_gaussian_noise_the_density_is_the_evidence_of_the_hidden_layer(key):
-    posterior, _ = CASES["gaussian"]()
+@pytest.mark.parametrize("name", ["gaussian", "sum"])
+def test_with_gaussian_noise_the_density_is_the_evidence_of_the_hidden_layer(name, key):
+    posterior, _ = CASES[name]()
     params = posterior.prior.draw(key)
     moved = eqx.tree_at(lambda p: p.prior.params, posterior, params)
     white = stats.norm.logpdf(ravel_pytree(params)[0]).sum()

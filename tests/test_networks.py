@@ -87,3 +87,16 @@ def test_inputs_are_scaled_to_the_domain():
     unit = mercer.FourierMLP(2, 8, key=jax.random.key(0))
     there = mercer.FourierMLP(2, 8, key=jax.random.key(0), domain=DOMAIN)
     np.testing.assert_allclose(unit([0.25, 0.5]), there([-0.5, 3.5]), rtol=1e-12)
+
+
+def test_a_network_can_be_made_within_a_compiled_function():
+    known = jax.random.key(3)
+
+    def value(x):
+        return mercer.FourierMLP(1, 5, key=known)(x)
+
+    with jax.debug_key_reuse(False):
+        np.testing.assert_allclose(jax.jit(value)(jnp.ones(1)), value(jnp.ones(1)), rtol=1e-10)
+    keys = jax.random.split(jax.random.key(4), 3)
+    with pytest.raises(ValueError, match="from a key that is known"):
+        jax.vmap(lambda k: mercer.FourierMLP(1, 5, key=k)(jnp.ones(1)))(keys)

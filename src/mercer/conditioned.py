@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import block_diag
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -60,14 +62,24 @@ class ThroughNoise(eqx.Module):
         return Sight(self.points, slopes, -slopes * self.targets)
 
 
+class _Laws(NamedTuple):
+    """Readouts given the hidden layers: the law of each by itself, that given the data, one for all
+    networks or one for each, and the weights that it makes of the coordinates."""
+
+    own: list[Readout]
+    joint: list[Readout]
+    weights: list[Array]
+
+
 class Conditioned(eqx.Module):
     """A posterior over every parameter, all of them white: N(0, I) but for p(y | η).
 
     `sights` tell how the data see each network, one a network: a `Sight`, or a function that makes
     it of the networks, those with a `Sight` placed. By default the noise itself where it is Gaussian,
-    even if another network tells its scale, else the information of the likelihood at the mode of the
-    readouts, hidden layers as they are in `posterior.prior.params`. They shape the coordinates alone,
-    never the density. Parameters have the structure of the posterior's.
+    even if another network tells its scale or several networks are added up, else the information of
+    the likelihood at the mode of the readouts, hidden layers as they are in `posterior.prior.params`.
+    They shape the coordinates alone, never the density. Parameters have the structure of the
+    posterior's.
 
     >>> import mercer
     >>> prior = mercer.design(mercer.BrownianMotion(100), 0.05, key=jax.random.key(0))
@@ -112,11 +124,11 @@ class Conditioned(eqx.Module):
 
     def __call__(self, params: Params, batch: None = None) -> Float[Array, ""]:
         white = jnp.sum(norm.logpdf(ravel_pytree(params)[0]))
-        laws, weights = self._laws(params)
-        known = sum(joint.log_normaliser for _, joint in laws)
+        laws = self._laws(params)
+        known = sum(law.log_normaliser for law in laws.joint)
         if self.prior.normalised:
-            known = known - sum(own.log_normaliser for own, _ in laws)
-        return white + known + self._rest(params, laws, weights)
+            known = known - sum(law.log_normaliser for law in laws.own)
+        return white + known + self._rest(params, laws)
 
     def network(self, params: Params) -> PyTree:
         """The network, or pytree of networks, at these coordinates."""
@@ -124,7 +136,7 @@ class Conditioned(eqx.Module):
 
     def original(self, params: Params) -> Params:
         """The parameters as the posterior has them."""
-        return self._place(params, self._laws(params)[1])
+        return self._place(params, self._laws(params).weights)
 
     def draw(self, key: PRNGKeyArray) -> Params:
         """A starting point: N(0, I), hidden layers from the prior and readouts given the data."""
@@ -156,55 +168,76 @@ class Conditioned(eqx.Module):
     def _hidden(self, network_params: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: self.prior.reference * leaf, network_params)
 
-    def _laws(self, params: Params) -> tuple[list[tuple[Readout, Readout]], list[Array]]:
-        """The law of each readout given the hidden layers, without the data and with them, and the
-        readouts by it: those first whose sight is known, then those that look at the others."""
+    def _laws(self, params: Params) -> "_Laws":
         network_params, learned = self.posterior.split(params)
         terms = self.prior.terms(self._hidden(network_params))
         networks = jax.tree.leaves(network_params, is_leaf=is_network)
-        weights = [ravel_pytree(self.prior.where(network))[0] for network in networks]
-        sights = self.sights or [_exact_sight(self.posterior, learned)]
-        laws: list[Any] = [None] * len(sights)
+        white = [ravel_pytree(self.prior.where(network))[0] for network in networks]
+        own = [self.prior.readout_law(term) for term in terms]
+        if self.sights is None:
+            joint = self._law_together(terms, own, _exact_sight(self.posterior, learned))
+            ends = np.cumsum([len(part) for part in white])
+            parts = jnp.split(joint.place(jnp.concatenate(white)), ends[:-1])
+            weights = [law.scale * part for law, part in zip(own, parts, strict=True)]
+            return _Laws(own, [joint], weights)
+        return self._laws_by_sights(params, self.sights, terms, own, white)
+
+    def _laws_by_sights(
+        self, params: Params, sights: list[Any], terms: list[Term], own: list[Readout], white: list
+    ) -> "_Laws":
+        """First the readouts whose sight is known, then those that look at the others."""
+        weights, joint = list(white), list(own)
         for i in sorted(range(len(sights)), key=lambda i: callable(sights[i])):
             sight = sights[i]
             if callable(sight):
                 sight = sight(self.posterior.network(self._place(params, weights)))
-            laws[i] = self._pair(terms[i], sight)
-            weights[i] = laws[i][1].place(weights[i])
-        return laws, weights
+            slopes, rest = self._see(terms[i], sight)
+            mixing = jnp.concatenate([own[i].mixing, own[i].scale * slopes])
+            residual = jnp.concatenate([own[i].residual, rest + sight.residual])
+            joint[i] = make_law(mixing, residual, own[i].scale, own[i].is_stiff)
+            weights[i] = joint[i].place(white[i])
+        return _Laws(own, joint, weights)
 
-    def _pair(self, term: Term, sight: Sight) -> tuple[Readout, Readout]:
-        where, own = self.prior.where, self.prior.readout_law(term)
+    def _law_together(self, terms: list[Term], own: list[Readout], sight: Sight) -> Readout:
+        """The law of all readouts, each over its reference's scale, given data that see their sum."""
+        seen = [self._see(term, sight) for term in terms]
+        slopes = [law.scale * slope for law, (slope, _) in zip(own, seen, strict=True)]
+        rest = sight.residual + sum(rest for _, rest in seen)
+        mixing = jnp.concatenate(
+            [block_diag(*(law.mixing for law in own)), jnp.concatenate(slopes, axis=1)]
+        )
+        residual = jnp.concatenate([*(law.residual for law in own), rest])
+        return make_law(mixing, residual, 1.0, any(law.is_stiff for law in own))
+
+    def _see(self, term: Term, sight: Sight) -> tuple[Array, Array]:
+        """What a network's weights and the rest of it do at the data."""
+        where = self.prior.where
         slopes = jax.vmap(lambda x: features(term.network, where, x))(sight.points)
         rest = jax.vmap(lambda x: offset(term.network, where, x))(sight.points)
-        seen = sight.through(slopes), sight.through(rest[:, None])[:, 0] + sight.residual
-        mixing = jnp.concatenate([own.mixing, own.scale * seen[0]])
-        residual = jnp.concatenate([own.residual, seen[1]])
-        return own, make_law(mixing, residual, own.scale, own.is_stiff)
+        return sight.through(slopes), sight.through(rest[:, None])[:, 0]
 
     def _place(self, params: Params, weights: list[Array]) -> Params:
         network_params, learned = self.posterior.split(params)
         placed = self.prior.with_readouts(self._hidden(network_params), weights)
         return self.posterior.join(placed, learned)
 
-    def _rest(self, params: Params, laws: list, weights: list[Array]) -> Float[Array, ""]:
+    def _rest(self, params: Params, laws: "_Laws") -> Float[Array, ""]:
         """The log likelihood less its stand-in: a constant where that is the noise itself."""
         if self.sights is None:
             scale = self.posterior.likelihood.with_params(self.posterior.split(params)[1]).scale
             every = jnp.broadcast_to(scale, self.posterior.targets.shape)
             return -jnp.sum(jnp.log(every) + 0.5 * math.log(2 * math.pi))
         stand_in = jnp.zeros(())
-        for (own, joint), readout in zip(laws, weights, strict=True):
+        for own, joint, readout in zip(*laws, strict=True):
             rows = slice(own.mixing.shape[0], None)
             seen = joint.mixing[rows] @ readout / joint.scale + joint.residual[rows]
             stand_in -= 0.5 * jnp.sum(jnp.square(seen))
-        return self.posterior.log_likelihood(self._place(params, weights)) - stand_in
+        return self.posterior.log_likelihood(self._place(params, laws.weights)) - stand_in
 
 
 def _is_gaussian(posterior: Posterior) -> bool:
-    """Whether the readout given hidden layers and data is exactly Gaussian."""
-    one = len(posterior.prior.terms(posterior.prior.params)) == 1
-    return one and isinstance(posterior.likelihood, Gaussian) and _sees_points(posterior)
+    """Whether the readouts given hidden layers and data are exactly Gaussian."""
+    return isinstance(posterior.likelihood, Gaussian) and _sees_points(posterior)
 
 
 def _sees_points(posterior: Posterior) -> bool:
@@ -230,9 +263,9 @@ def find_sights(posterior: Posterior) -> list[Any]:
         mode = maximise(jax.random.key(0), frozen, num_steps=200)
         values = values_at(frozen.network(mode), posterior.inputs)
         noise = likelihood.with_params(mode["likelihood"])
-        slope = jax.grad(lambda v, y: jnp.sum(noise.log_prob(v, y)))
+        slope = jax.grad(lambda v, y: jnp.sum(noise.log_prob(noise.combine(v), y)))
         keys = jax.random.split(jax.random.key(1), NUM_INFORMED)
-        drawn = jax.vmap(lambda key: slope(values, noise.draw(key, values)))(keys)
+        drawn = jax.vmap(lambda key: slope(values, noise.draw(key, noise.combine(values))))(keys)
         information = jax.tree.map(lambda g: jnp.mean(jnp.square(g), axis=0), drawn)
         return values, slope(values, targets), information
 

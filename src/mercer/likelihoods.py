@@ -2,7 +2,8 @@
 
 A likelihood is called with the network (or pytree of networks), inputs X of shape (n, d) and
 targets y, and returns one log density a row. `observe(u, X)` is the forward map R, by default
-the values of u at X; it may solve a differential equation instead.
+the values of u at X; it may solve a differential equation instead. Of several networks it is
+the sum of their values, unless the likelihood has a name for each.
 """
 
 from abc import abstractmethod
@@ -58,7 +59,15 @@ class Likelihood(eqx.Module):
 
     def predict(self, u: Any, inputs: Float[Array, "n d"]) -> Any:
         """What the forward map makes of u at the inputs."""
-        return (self.observe or values_at)(u, inputs)
+        return (
+            self.combine(values_at(u, inputs)) if self.observe is None else self.observe(u, inputs)
+        )
+
+    def combine(self, values: Any) -> Any:
+        """What is observed of the values of one network, or of each in a pytree of them."""
+        if isinstance(values, dict) and set(values) == {"mean", "scale"}:
+            raise ValueError('networks {"mean": …, "scale": …} are those of Heteroscedastic.')
+        return sum(jax.tree.leaves(values))
 
     @property
     def observes_points(self) -> bool:
@@ -133,6 +142,9 @@ class Heteroscedastic(Likelihood):
     def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
         mean, scale = predicted["mean"], self.transform(predicted["scale"])
         return mean + scale * jax.random.normal(key, mean.shape, mean.dtype)
+
+    def combine(self, values: Any) -> Any:
+        return values
 
     def check(self, targets: Array) -> None:
         _check_rows("scale", 1.0, targets)

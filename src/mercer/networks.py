@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .checks import Real, default_float, require_count, require_positive
+from .checks import Real, default_float, is_concrete, require_count, require_positive
 from .domains import Box, Domain, PointLike
 from .spectra.boundary import Boundary, BoundaryLike, parse_boundary
 
@@ -97,13 +97,19 @@ class FourierMLP(eqx.Module):
             ("readout_scale", readout_scale),
         ):
             require_positive(name, value)
-        frequency_key, readout_key, *keys = jax.random.split(key, 2 + 2 * depth)
+        if not is_concrete(key):
+            raise ValueError(
+                "make a FourierMLP from a key that is known: outside of jax.jit or vmap."
+            )
+        # Frequencies are constants, also where a network is made within a compiled function.
+        with jax.ensure_compile_time_eval():
+            frequency_key, readout_key, *keys = jax.random.split(key, 2 + 2 * depth)
+            self.frequencies = _draw_frequencies(
+                frequency_key, num_frequencies, in_size, law, frequency_scale
+            )
         sizes = [2 * num_frequencies, *[width] * depth]
         shapes = list(zip(sizes[1:], sizes[:-1], strict=True))
         self.domain = _network_domain(domain, in_size)
-        self.frequencies = _draw_frequencies(
-            frequency_key, num_frequencies, in_size, law, frequency_scale
-        )
         self.weights = tuple(
             jax.random.normal(k, s) for k, s in zip(keys[:depth], shapes, strict=True)
         )

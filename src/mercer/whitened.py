@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
@@ -42,8 +43,8 @@ class Whitened(eqx.Module):
     """The posterior of the readouts with the hidden layers as they are in `posterior.prior.params`.
 
     A density like any other: `params` is {"latent": [z, …], "likelihood": […]}, one z a network.
-    Where the likelihood is Gaussian with known noise `is_exact` holds: `draw` gives independent
-    draws of the posterior and `log_evidence` is log p(y).
+    Where the likelihood is Gaussian with known noise, of one network or of a sum, `is_exact` holds:
+    `draw` gives independent draws of the posterior and `log_evidence` is log p(y).
 
     >>> import mercer
     >>> prior = mercer.design(mercer.BrownianMotion(100), 0.05, key=jax.random.key(0))
@@ -98,7 +99,7 @@ class Whitened(eqx.Module):
         """log p(y) given the hidden layers."""
         if self.law is None:
             raise ValueError(
-                "the evidence is known for one network with a Gaussian likelihood at its points, "
+                "the evidence is known for a Gaussian likelihood at points of the networks, with "
                 "known noise and no batch_size."
             )
         scale = jnp.broadcast_to(self.posterior.likelihood.scale, self.law.residual.shape)
@@ -142,13 +143,16 @@ class Whitened(eqx.Module):
         values = [latent.at_zero + latent.slopes @ z for latent, z in pairs]
         networks = self.prior.network(self.prior.params)
         structure = jax.tree.structure(networks, is_leaf=is_network)
-        return likelihood.log_prob(jax.tree.unflatten(structure, values), y)
+        observed = likelihood.combine(jax.tree.unflatten(structure, values))
+        return likelihood.log_prob(observed, y)
 
     def draw(self, key: PRNGKeyArray) -> Params:
         """An exact draw of this density where it is Gaussian, else of the prior."""
         latent_key, likelihood_key = jax.random.split(key)
         if self.law is not None:
-            return {"latent": [self.law.draw(latent_key)], "likelihood": []}
+            drawn = self.law.draw(latent_key)
+            ends = np.cumsum([len(latent.mean) for latent in self.latents])
+            return {"latent": jnp.split(drawn, ends[:-1]), "likelihood": []}
         keys = jax.random.split(latent_key, len(self.latents))
         drawn = [
             jax.random.normal(k, latent.mean.shape)
@@ -210,8 +214,10 @@ def _exact_law(posterior: Posterior, latents: list[Latent]) -> Readout | None:
     likelihood = posterior.likelihood
     if not isinstance(likelihood, Gaussian) or isinstance(likelihood.scale, Unknown):
         return None
-    if len(latents) > 1 or latents[0].slopes is None or posterior.batch_size is not None:
+    if not likelihood.observes_points or posterior.batch_size is not None:
         return None
-    latent, scale = latents[0], jnp.asarray(likelihood.scale)
+    scale = jnp.asarray(likelihood.scale)
     column = scale if scale.ndim == 0 else scale[:, None]
-    return make_law(latent.slopes / column, (latent.at_zero - posterior.targets) / scale)
+    slopes = jnp.concatenate([latent.slopes for latent in latents], axis=1)
+    at_zero = sum(latent.at_zero for latent in latents)
+    return make_law(slopes / column, (at_zero - posterior.targets) / scale)

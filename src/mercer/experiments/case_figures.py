@@ -88,7 +88,9 @@ def draw_shares(axes: plt.Axes, ours: Sequence[float], exact: np.ndarray) -> Non
               alpha=0.35, label=f"exact paths, mean {exact.mean():.2f}")  # fmt: skip
     axes.hist(ours, bins, weights=np.full(len(ours), 1 / len(ours)), histtype="step",
               color=ACCENT, linewidth=1.5, label=f"networks, mean {np.mean(ours):.2f}")  # fmt: skip
-    axes.set(title="Share that passes, t < 0.05", xlabel="share", ylabel="sets of draws")
+    # Room for the legend above bars that may stand anywhere.
+    axes.set(title="Share that passes, t < 0.05", xlabel="share", ylabel="sets of draws",
+             ylim=(0, 1.35), yticks=np.linspace(0, 1, 6))  # fmt: skip
     axes.legend(loc="upper left")
 
 

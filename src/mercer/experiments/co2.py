@@ -238,8 +238,8 @@ SETTINGS = {
         num_frozen=10_000, num_grid=200, windows=("monthly", "ridgelet"),
     ),
     "paper": Settings(
-        network=Network(256, 80), chains=Chains(4, 400, 100), plain=Plain(64, 3),
-        isotropic=Chains(4, 500, 500), num_adam=10_000,
+        network=Network(256, 80), chains=Chains(4, 600, 100), plain=Plain(64, 3),
+        isotropic=Chains(4, 1500, 500), num_adam=10_000,
         num_frozen=100_000, num_grid=200, windows=("monthly", "ridgelet"),
     ),
 }  # fmt: skip
@@ -247,9 +247,9 @@ SETTINGS = {
 
 def estimate(settings: Settings) -> float:
     """Seconds on one core, from what a draw of every parameter takes there."""
-    chains = settings.chains
-    draws = chains.num_chains * (chains.num_draws + chains.num_warmup)
-    return 70 + 2e-5 * settings.network.width**2 * draws
+    ours, plain = (c.num_chains * (c.num_draws + c.num_warmup)
+                   for c in (settings.chains, settings.isotropic))  # fmt: skip
+    return 90 + 3e-6 * settings.network.width**2 * ours + 0.07 * plain
 
 
 EXPERIMENT = Experiment(

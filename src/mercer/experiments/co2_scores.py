@@ -191,13 +191,15 @@ def quantities() -> tuple[Quantity, ...]:
                 Quantity(f"{score}{suffix}", f"{score} of {model}", None,
                          asked if suffix in ("", "_frozen") else {}, at_least=score == "coverage")
             )  # fmt: skip
+    most: dict[str, Real] = {"quick": 1.01, "paper": 1.01}
+    least: dict[str, Real] = {"quick": 400, "paper": 400}
     return (
         *rows,
         Quantity("rmse_mode", "rmse of our network at its mode, by Adam"),
-        Quantity("rhat_max", "largest R-hat of predictions", None, {"quick": 1.01, "paper": 1.01}),
-        Quantity("ess_min", "smallest ESS of predictions", None, {"quick": 400, "paper": 400}, True),
-        Quantity("rhat_max_isotropic", "the same with independent weights, R-hat"),
-        Quantity("ess_min_isotropic", "the same with independent weights, ESS"),
+        Quantity("rhat_max", "largest R-hat of predictions", None, most),
+        Quantity("ess_min", "smallest ESS of predictions", None, least, True),
+        Quantity("rhat_max_isotropic", "the same with independent weights, R-hat", None, most),
+        Quantity("ess_min_isotropic", "the same with independent weights, ESS", None, least, True),
         Quantity("slope", "slope inferred; the paper fixes it", 0.95),
         Quantity("slope_sd", "its standard deviation"),
         Quantity("fidelity_relative_error", "covariance error of the network's prior, closed form",

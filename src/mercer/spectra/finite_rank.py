@@ -141,8 +141,8 @@ def _require_known(part: Spectrum) -> None:
     if not known:
         raise ValueError(
             f"the eigenfunctions of a {type(part).__name__} that is added depend on a number that is "
-            "being traced, such as a period: a sum is diagonalised when it is made. Learn that number "
-            "by the evidence of the parts' processes first, or outside of jax.jit."
+            "being traced, such as a period: a sum is diagonalised when it is made. Give each part a "
+            "network of its own, which the likelihood adds up, or make the sum outside of jax.jit."
         )
 
 
