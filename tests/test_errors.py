@@ -269,13 +269,13 @@ CASES = {
         lambda: mercer.Posterior(prior(), mercer.Heteroscedastic(), (np.ones((2, 1)), np.ones(2))),
         "mean",
     ),
-    "two networks for one": (
+    "a network for the noise": (
         lambda: mercer.Posterior(
-            mercer.Prior(mercer.Quadrature(BROWNIAN), {"a": network(), "b": network()}),
+            mercer.Prior(mercer.Quadrature(BROWNIAN), {"mean": network(), "scale": network()}),
             mercer.Gaussian(0.1),
             (np.ones((2, 1)), np.ones(2)),
         ),
-        "got a dict",
+        "are those of Heteroscedastic",
     ),
     "process outside its domain": (
         lambda: mercer.GaussianProcess(BROWNIAN).draw(jax.random.key(0), np.array([[1.5]])),

@@ -134,10 +134,3 @@ def test_a_period_is_learned_beside_a_trend():
     assert stats.kstest(values[:, ::every].ravel(), exact).pvalue > 0.01
     found = np.asarray(PERIOD(jnp.asarray(values)))
     assert np.all(np.abs(found - 0.3) < 0.03)
-
-
-def test_names_that_mean_something_else_are_not_added():
-    pair = {name: Harmonics(jnp.ones(()), jnp.zeros(5)) for name in ("mean", "scale")}
-    prior = mercer.Prior(mercer.Quadrature(mercer.Matern(1.5, 0.5, 1.0, DOMAIN, 20)), pair)
-    with pytest.raises(ValueError, match="are those of Heteroscedastic"):
-        mercer.Posterior(prior, mercer.Gaussian(0.3), (X, Y))
