@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mercer import cli
 from mercer.experiments import EXPERIMENTS, cost
-from mercer.experiments.experiment import Quantity
+from mercer.experiments.experiment import Quantity, Run
 from mercer.experiments.folder import read_arrays
 from mercer.experiments.processes import BRIDGE, MOTION
 from mercer.experiments.runner import reproduce
@@ -101,6 +101,25 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(finished, tmp_path):
         for name in whole:
             if "seconds" not in name:
                 np.testing.assert_array_equal(whole[name], resumed[name])
+
+
+def test_a_stage_goes_on_with_the_next_item(tmp_path):
+    """Folds and seeds that were done before an interrupt are not computed again."""
+    run = Run(None, jax.random.key(0), jax.random.key(0), tmp_path / "stage", print, progress=False)
+    begun = []
+
+    def compute(item):
+        begun.append(item)
+        if begun == [0, 1, 2]:
+            raise KeyboardInterrupt
+        return {"square": item**2, "row": np.arange(item)}
+
+    with pytest.raises(KeyboardInterrupt):
+        run.keep_each("an item, named", compute, range(4))
+    found = run.keep_each("an item, named", compute, range(4))
+    assert begun == [0, 1, 2, 2, 3]
+    assert [int(one["square"]) for one in found] == [0, 1, 4, 9]
+    assert [len(one["row"]) for one in found] == [0, 1, 2, 3]
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path, monkeypatch):

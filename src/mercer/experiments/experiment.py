@@ -14,10 +14,10 @@ from rich.progress import track
 
 from ..draws import Draws
 from ..sampling import Algorithm, nuts, sample
+from .folder import Arrays, read_arrays, write_arrays
 
 SCALES = ("smoke", "quick", "paper")
 WHITE = nuts(adaptation="step", initial_step=0.2)
-Arrays = dict[str, Any]
 Results = Mapping[str, Arrays]
 
 
@@ -54,6 +54,21 @@ class Run:
         yield from track(
             items, f"      {words}", console=console, transient=True, disable=not shown
         )
+
+    def keep_each(
+        self, words: str, compute: Callable[[Any], Arrays], items: Sequence[Any]
+    ) -> list[Arrays]:
+        """What is computed of each item, kept as it comes, so that a stage that is stopped goes on
+        with the next."""
+        found = []
+        for item in self.each(words, items):
+            name = f"{words} {item}"
+            held = read_arrays(self.folder, name)
+            if held is None:
+                held = compute(item)
+                write_arrays(self.folder, name, held)
+            found.append(held)
+        return found
 
     def sample(self, name: str, density: Any, algorithm: Any, **options: Any) -> Draws:
         """`mercer.sample` with a store, so that a stage that is stopped goes on where it was.

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from ..version import __version__
-from .experiment import Arrays
 
+Arrays = dict[str, Any]
 CONFIG = "config.json"
 METRICS = "metrics.json"
 # What makes two runs the same run.
@@ -94,7 +94,7 @@ def arrays_path(folder: Path, stage: str) -> Path:
 def write_arrays(folder: Path, stage: str, arrays: Arrays) -> None:
     """Keep the arrays of a stage, whole or not at all."""
     path = arrays_path(folder, stage)
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(part: Path) -> None:
         with part.open("wb") as file:

@@ -134,11 +134,8 @@ def recover(seed: int, settings: Settings, key: jax.Array) -> Arrays:
 
 def recover_all(run: Run) -> Arrays:
     """The same for each seed."""
-    key = fold(run.shared, "recovery")
-    found = [
-        recover(s, run.settings, key) for s in run.each("seeds", range(run.settings.num_seeds))
-    ]
-    return _stack(found)
+    key, seeds = fold(run.shared, "recovery"), range(run.settings.num_seeds)
+    return _stack(run.keep_each("seed", lambda s: recover(s, run.settings, key), seeds))
 
 
 def score_learned(index: int, settings: Settings, key: jax.Array) -> Arrays:
@@ -164,8 +161,10 @@ def score_learned(index: int, settings: Settings, key: jax.Array) -> Arrays:
 
 def score_all(run: Run) -> Arrays:
     """The same for each fold."""
-    indices = run.each("folds", range(run.settings.folds))
-    return _stack([score_learned(i, run.settings, run.shared) for i in indices])
+    folds = range(run.settings.folds)
+    return _stack(
+        run.keep_each("fold", lambda i: score_learned(i, run.settings, run.shared), folds)
+    )
 
 
 def _stack(found: list[Arrays]) -> Arrays:

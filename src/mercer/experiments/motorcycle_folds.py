@@ -67,9 +67,14 @@ def cross_validate(run: Run) -> Arrays:
         if num_folds == 0:
             continue
         run.tell(f"      {label}")
-        begin, score = time.monotonic(), make()
-        for i in run.each(label, range(num_folds)):
-            held = score(split_rows(times, values, folds[i]), fold(run.key, f"{label} {i}"))
-            scores[row, i] = nlpd(held)
-        seconds[row] = time.monotonic() - begin
+        score = make()
+
+        def judge(i, label=label, score=score):
+            begin, key = time.monotonic(), fold(run.key, f"{label} {i}")
+            found = nlpd(score(split_rows(times, values, folds[i]), key))
+            return {"nlpd": found, "seconds": time.monotonic() - begin}
+
+        held = run.keep_each(label, judge, range(num_folds))
+        scores[row, :num_folds] = [one["nlpd"] for one in held]
+        seconds[row] = sum(one["seconds"] for one in held)
     return {"labels": strings(methods), "scores": scores, "seconds_each": seconds}
