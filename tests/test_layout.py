@@ -10,7 +10,8 @@ import mercer
 SOURCE = Path(mercer.__file__).parent
 ORDER = [
     "threads", "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout",
-    "terms", "unknowns", "likelihoods", "density", "posterior", "whitened", "fidelity", "design",
+    "terms", "unknowns", "likelihoods", "density", "posterior", "coordinates", "whitened",
+    "fidelity", "design",
     "reference", "describe", "diagnostics", "rows", "predict", "draws", "sampling", "conditioned",
     "hyper", "pde", "plots", "data", "isotropic", "regression", "regressor",
     "experiments", "cli",

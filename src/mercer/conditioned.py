@@ -23,6 +23,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .checks import require_float64
+from .coordinates import Coordinates, Params
 from .likelihoods import Gaussian, Heteroscedastic, values_at
 from .posterior import Posterior
 from .readout import Readout, features, make_law, offset
@@ -30,7 +31,6 @@ from .sampling import maximise
 from .terms import Term, is_network
 from .whitened import Whitened
 
-Params = PyTree
 # Observations drawn to average the squared slope of the log likelihood: its information.
 NUM_INFORMED = 256
 
@@ -71,7 +71,7 @@ class _Laws(NamedTuple):
     weights: list[Array]
 
 
-class Conditioned(eqx.Module):
+class Conditioned(Coordinates):
     """A posterior over every parameter, all of them white: N(0, I) but for p(y | η).
 
     `sights` tell how the data see each network, one a network: a `Sight`, or a function that makes
@@ -92,7 +92,6 @@ class Conditioned(eqx.Module):
     posterior: Posterior
     sights: list[Any] | None
     is_deterministic = True
-    __hash__ = object.__hash__
 
     def __init__(self, posterior: Posterior, sights: list[Any] | None = None):
         require_float64("a posterior in white coordinates")
@@ -110,14 +109,6 @@ class Conditioned(eqx.Module):
             self.sights = find_sights(posterior)
 
     @property
-    def prior(self) -> Any:
-        return self.posterior.prior
-
-    @property
-    def inputs(self) -> Float[Array, "N d"]:
-        return self.posterior.inputs
-
-    @property
     def params(self) -> Params:
         """A starting point, and the structure of the parameters."""
         return self.posterior.params
@@ -130,40 +121,13 @@ class Conditioned(eqx.Module):
             known = known - sum(law.log_normaliser for law in laws.own)
         return white + known + self._rest(params, laws)
 
-    def network(self, params: Params) -> PyTree:
-        """The network, or pytree of networks, at these coordinates."""
-        return self.posterior.network(self.original(params))
-
     def original(self, params: Params) -> Params:
-        """The parameters as the posterior has them."""
         return self._place(params, self._laws(params).weights)
 
     def draw(self, key: PRNGKeyArray) -> Params:
         """A starting point: N(0, I), hidden layers from the prior and readouts given the data."""
         flat, unravel = ravel_pytree(self.params)
         return unravel(jax.random.normal(key, flat.shape, flat.dtype))
-
-    def row_terms(self, params: Params) -> Float[Array, " n"]:
-        """log p(yᵢ | θ) of each row of the data."""
-        return self.posterior.row_terms(self.original(params))
-
-    def watch(self, params: Params) -> dict[str, Array]:
-        """What the posterior watches."""
-        return self.posterior.watch(self.original(params))
-
-    def score(
-        self, params: Params, inputs: Float[Array, "n d"], targets: Array
-    ) -> Float[Array, " n"]:
-        """log p(y | θ) of each row of new data."""
-        return self.posterior.score(self.original(params), inputs, targets)
-
-    def draw_observations(self, key: PRNGKeyArray, params: Params, inputs: Float[Array, "n d"]):
-        """New targets at these inputs, noise and all."""
-        return self.posterior.draw_observations(key, self.original(params), inputs)
-
-    def require_inputs(self, inputs: Float[Array, "n d"], name: str = "X") -> None:
-        """Raise where the likelihood looks at points and one lies outside the domain."""
-        self.posterior.require_inputs(inputs, name)
 
     def _hidden(self, network_params: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: self.prior.reference * leaf, network_params)

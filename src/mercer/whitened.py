@@ -17,6 +17,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .checks import require_float64
+from .coordinates import Coordinates
 from .density import Prior
 from .likelihoods import Gaussian
 from .posterior import Posterior, PosteriorBatch
@@ -39,7 +40,7 @@ class Latent(eqx.Module):
     slopes: Any
 
 
-class Whitened(eqx.Module):
+class Whitened(Coordinates):
     """The posterior of the readouts with the hidden layers as they are in `posterior.prior.params`.
 
     A density like any other: `params` is {"latent": [z, …], "likelihood": […]}, one z a network.
@@ -57,7 +58,6 @@ class Whitened(eqx.Module):
     posterior: Posterior
     latents: list[Latent]
     law: Readout | None
-    __hash__ = object.__hash__
 
     def __init__(self, posterior: Posterior):
         require_float64("a whitened readout")
@@ -69,14 +69,6 @@ class Whitened(eqx.Module):
         self.posterior = posterior
         self.latents = [_make_latent(prior, term, posterior) for term in terms]
         self.law = _exact_law(posterior, self.latents)
-
-    @property
-    def prior(self) -> Prior:
-        return self.posterior.prior
-
-    @property
-    def inputs(self) -> Float[Array, "N d"]:
-        return self.posterior.inputs
 
     @property
     def params(self) -> Params:
@@ -108,9 +100,8 @@ class Whitened(eqx.Module):
     def batch(self, key: PRNGKeyArray) -> PosteriorBatch:
         return self.posterior.batch(key)
 
-    def network(self, params: Params) -> PyTree:
-        """The network, or pytree of networks, with these latents."""
-        return self.prior.network(self.network_params(params))
+    def original(self, params: Params) -> Any:
+        return self.posterior.join(self.network_params(params), params["likelihood"])
 
     def network_params(self, params: Params) -> PyTree:
         """All parameters of the networks, as the prior has them."""
@@ -162,24 +153,6 @@ class Whitened(eqx.Module):
         noise = jax.random.normal(likelihood_key, (len(learned),))
         return {"latent": drawn, "likelihood": list(noise)}
 
-    def watch(self, params: Params) -> dict[str, Array]:
-        """What the posterior watches."""
-        return self.posterior.watch(self._full(params))
-
-    def draw_observations(self, key: PRNGKeyArray, params: Params, inputs: Float[Array, "n d"]):
-        """New targets at these inputs, noise and all."""
-        return self.posterior.draw_observations(key, self._full(params), inputs)
-
-    def score(
-        self, params: Params, inputs: Float[Array, "n d"], targets: Array
-    ) -> Float[Array, " n"]:
-        """log p(y | z) of each row of new data."""
-        return self.posterior.score(self._full(params), inputs, targets)
-
-    def require_inputs(self, inputs: Float[Array, "n d"], name: str = "X") -> None:
-        """Raise where the likelihood looks at points and one lies outside the domain."""
-        self.posterior.require_inputs(inputs, name)
-
     def map_rows(self, function: Callable[[Array], Array]) -> "Whitened":
         """The same density with a function applied to the arrays of its data."""
 
@@ -189,10 +162,6 @@ class Whitened(eqx.Module):
         mapped = jax.tree.map(function, rows(self))
         whole = eqx.tree_at(lambda d: d.posterior, self, self.posterior.map_rows(function))
         return eqx.tree_at(rows, whole, mapped) if jax.tree.leaves(mapped) else whole
-
-    def _full(self, params: Params) -> Any:
-        """The parameters of the posterior that this one is a part of."""
-        return self.posterior.join(self.network_params(params), params["likelihood"])
 
 
 def _make_latent(prior: Prior, term, posterior: Posterior) -> Latent:
