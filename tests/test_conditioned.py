@@ -91,11 +91,25 @@ def test_readouts_follow_the_posterior_given_the_hidden_layer():
     assert np.all(np.abs(one.std(0) / sd - 1) < 4.5 / np.sqrt(4_000))
 
 
+@pytest.mark.parametrize("names", [(), ("slow", "fast")], ids=["one", "sum"])
+def test_with_other_noise_the_coordinates_are_nearly_white(names):
+    """Curvatures of the log density in the readouts, hidden layers as they are, are about one."""
+    posterior = make(mercer.StudentT(10.0, 0.1), names=names, width=16)
+    density = mercer.Conditioned(posterior)
+    chosen = mercer.readout_only(posterior.prior.network(posterior.prior.params))
+    readouts, rest = eqx.partition(posterior.prior.params, chosen)
+    flat, unravel = ravel_pytree(jax.tree.map(jnp.zeros_like, readouts))
+    curve = jax.hessian(lambda z: -density(eqx.combine(unravel(z), rest)))
+    sizes = np.linalg.eigvalsh(jax.jit(curve)(flat))
+    assert sizes.min() > 0.3
+    assert sizes.max() < 3.0
+
+
 def test_what_cannot_be_conditioned_is_said():
     with pytest.raises(ValueError, match="give `sights`"):
         mercer.Conditioned(CASES["forward map"]()[0])
-    with pytest.raises(ValueError, match="1 for 2 networks"):
-        mercer.Conditioned(CASES["two networks"]()[0], [SIGHT])
+    with pytest.raises(ValueError, match="3 for 2 networks"):
+        mercer.Conditioned(CASES["two networks"]()[0], [SIGHT] * 3)
     minibatched = mercer.Posterior(
         CASES["gaussian"]()[0].prior, mercer.Gaussian(0.2), (POINTS, VALUES), batch_size=3
     )

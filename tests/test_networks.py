@@ -98,5 +98,12 @@ def test_a_network_can_be_made_within_a_compiled_function():
     with jax.debug_key_reuse(False):
         np.testing.assert_allclose(jax.jit(value)(jnp.ones(1)), value(jnp.ones(1)), rtol=1e-10)
     keys = jax.random.split(jax.random.key(4), 3)
-    with pytest.raises(ValueError, match="from a key that is known"):
+    with pytest.raises(ValueError, match="outside of functions that are traced"):
         jax.vmap(lambda k: mercer.FourierMLP(1, 5, key=k)(jnp.ones(1)))(keys)
+
+
+def test_frequencies_are_constants_whatever_their_scale_is():
+    network = mercer.FourierMLP(1, 5, frequency_scale=jnp.asarray(3.0), key=jax.random.key(0))
+    assert isinstance(network.frequencies, np.ndarray)
+    with pytest.raises(ValueError, match="outside of functions that are traced"):
+        jax.jit(lambda s: mercer.FourierMLP(1, 5, frequency_scale=s, key=jax.random.key(0)))(3.0)

@@ -102,6 +102,13 @@ def test_predictions_agree_with_one_another():
     assert model.score(X, Y) > 0.9
 
 
+def test_targets_far_from_zero_keep_their_deviations():
+    new = RANDOM.uniform(-2, 2, (5, 2))
+    _, near = MercerRegressor(noise="constant").fit(X, Y).predict(new, return_std=True)
+    _, far = MercerRegressor(noise="constant").fit(X, Y + 1e8).predict(new, return_std=True)
+    np.testing.assert_allclose(far, near, rtol=1e-4)
+
+
 def test_input_dependent_noise_is_found_where_there_is_any():
     x = np.linspace(0, 1, 150)[:, None]
     random = np.random.default_rng(1)

@@ -96,6 +96,7 @@ def test_observations_of_a_sum_are_its_values_and_noise(key):
     keys = jax.random.split(key, 4000)
     drawn = jax.vmap(lambda k: posterior.draw_observations(k, params, jnp.asarray(GRID)))(keys)
     assert np.all(np.abs(drawn.mean(0) - expected) < 4.5 * 0.3 / np.sqrt(4000))
+    assert np.all(np.abs(drawn.std(0) / 0.3 - 1) < 4.5 / np.sqrt(2 * 4000))
     terms = stats.norm.logpdf(Y, sum(jax.vmap(one)(jnp.asarray(X)) for one in made.values()), 0.3)
     np.testing.assert_allclose(posterior.row_terms(params), terms, rtol=1e-8)
 

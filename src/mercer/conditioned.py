@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .checks import require_float64
 from .coordinates import Coordinates, Params
-from .likelihoods import Gaussian, Heteroscedastic, values_at
+from .likelihoods import Gaussian, Heteroscedastic
 from .posterior import Posterior
 from .readout import Readout, features, make_law, offset
 from .sampling import maximise
@@ -63,21 +63,22 @@ class ThroughNoise(eqx.Module):
 
 
 class _Laws(NamedTuple):
-    """Readouts given the hidden layers: the law of each by itself, that given the data, one for all
-    networks or one for each, and the weights that it makes of the coordinates."""
+    """Readouts given the hidden layers: the law of each by itself, those given the data, one a sight,
+    the weights that they make of the coordinates, and what each sight sees of them."""
 
     own: list[Readout]
     joint: list[Readout]
     weights: list[Array]
+    seen: list[Array]
 
 
 class Conditioned(Coordinates):
     """A posterior over every parameter, all of them white: N(0, I) but for p(y | η).
 
-    `sights` tell how the data see each network, one a network: a `Sight`, or a function that makes
-    it of the networks, those with a `Sight` placed. By default the noise itself where it is Gaussian,
-    even if another network tells its scale or several networks are added up, else the information of
-    the likelihood at the mode of the readouts, hidden layers as they are in `posterior.prior.params`.
+    `sights` tell how the data see the networks, one for each or one for their sum: a `Sight`, or a
+    function that makes it of the networks, those with a `Sight` placed. By default the noise itself
+    where it is Gaussian, even if another network tells its scale, else the information of the
+    likelihood at the mode of the readouts, hidden layers as they are in `posterior.prior.params`.
     They shape the coordinates alone, never the density. Parameters have the structure of the
     posterior's.
 
@@ -101,8 +102,10 @@ class Conditioned(Coordinates):
         if posterior.batch_size is not None:
             raise ValueError("white coordinates need all rows at once: leave batch_size out.")
         count = len(posterior.prior.terms(posterior.prior.params))
-        if sights is not None and len(sights) != count:
-            raise ValueError(f"give one sight a network: {len(sights)} for {count} networks.")
+        if sights is not None and len(sights) not in (1, count):
+            raise ValueError(
+                f"give one sight a network, or one of their sum: {len(sights)} for {count} networks."
+            )
         self.posterior = posterior
         self.sights = sights
         if sights is None and not _is_gaussian(posterior):
@@ -132,80 +135,63 @@ class Conditioned(Coordinates):
     def _hidden(self, network_params: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: self.prior.reference * leaf, network_params)
 
-    def _laws(self, params: Params) -> "_Laws":
+    def _laws(self, params: Params) -> _Laws:
+        """First the readouts whose sight is known, then those that look at the others."""
         network_params, learned = self.posterior.split(params)
         terms = self.prior.terms(self._hidden(network_params))
         networks = jax.tree.leaves(network_params, is_leaf=is_network)
-        white = [ravel_pytree(self.prior.where(network))[0] for network in networks]
+        weights = [ravel_pytree(self.prior.where(network))[0] for network in networks]
         own = [self.prior.readout_law(term) for term in terms]
-        if self.sights is None:
-            joint = self._law_together(terms, own, _exact_sight(self.posterior, learned))
-            ends = np.cumsum([len(part) for part in white])
-            parts = jnp.split(joint.place(jnp.concatenate(white)), ends[:-1])
-            weights = [law.scale * part for law, part in zip(own, parts, strict=True)]
-            return _Laws(own, [joint], weights)
-        return self._laws_by_sights(params, self.sights, terms, own, white)
-
-    def _laws_by_sights(
-        self, params: Params, sights: list[Any], terms: list[Term], own: list[Readout], white: list
-    ) -> "_Laws":
-        """First the readouts whose sight is known, then those that look at the others."""
-        weights, joint = list(white), list(own)
-        for i in sorted(range(len(sights)), key=lambda i: callable(sights[i])):
-            sight = sights[i]
+        sights = self.sights or [_exact_sight(self.posterior, learned)]
+        each = np.array_split(np.arange(len(terms)), len(sights))
+        joint, seen = [], []
+        for sight, group in sorted(zip(sights, each, strict=True), key=lambda p: callable(p[0])):
             if callable(sight):
                 sight = sight(self.posterior.network(self._place(params, weights)))
-            slopes, rest = self._see(terms[i], sight)
-            mixing = jnp.concatenate([own[i].mixing, own[i].scale * slopes])
-            residual = jnp.concatenate([own[i].residual, rest + sight.residual])
-            joint[i] = make_law(mixing, residual, own[i].scale, own[i].is_stiff)
-            weights[i] = joint[i].place(white[i])
-        return _Laws(own, joint, weights)
+            law = self._law_given([terms[i] for i in group], [own[i] for i in group], sight)
+            white = law.place(jnp.concatenate([weights[i] for i in group]))
+            ends = np.cumsum([len(weights[i]) for i in group])
+            for i, part in zip(group, jnp.split(white, ends[:-1]), strict=True):
+                weights[i] = self.prior.reference * part
+            joint.append(law)
+            seen.append((law.mixing @ white + law.residual)[-len(sight.residual) :])
+        return _Laws(own, joint, weights, seen)
 
-    def _law_together(self, terms: list[Term], own: list[Readout], sight: Sight) -> Readout:
-        """The law of all readouts, each over its reference's scale, given data that see their sum."""
-        seen = [self._see(term, sight) for term in terms]
-        slopes = [law.scale * slope for law, (slope, _) in zip(own, seen, strict=True)]
-        rest = sight.residual + sum(rest for _, rest in seen)
-        mixing = jnp.concatenate(
-            [block_diag(*(law.mixing for law in own)), jnp.concatenate(slopes, axis=1)]
-        )
-        residual = jnp.concatenate([*(law.residual for law in own), rest])
-        return make_law(mixing, residual, 1.0, any(law.is_stiff for law in own))
-
-    def _see(self, term: Term, sight: Sight) -> tuple[Array, Array]:
-        """What a network's weights and the rest of it do at the data."""
+    def _law_given(self, terms: list[Term], own: list[Readout], sight: Sight) -> Readout:
+        """The law of readouts, over the reference's scale, given data that see their sum."""
         where = self.prior.where
-        slopes = jax.vmap(lambda x: features(term.network, where, x))(sight.points)
-        rest = jax.vmap(lambda x: offset(term.network, where, x))(sight.points)
-        return sight.through(slopes), sight.through(rest[:, None])[:, 0]
+
+        def features_at(x):
+            return jnp.concatenate([features(term.network, where, x) for term in terms])
+
+        def rest_at(x):
+            return jnp.stack([offset(term.network, where, x) for term in terms]).sum()
+
+        slopes, rest = (jax.vmap(f)(sight.points) for f in (features_at, rest_at))
+        known = block_diag(*(law.mixing for law in own))
+        mixing = jnp.concatenate([known, self.prior.reference * sight.through(slopes)])
+        last = sight.through(rest[:, None])[:, 0] + sight.residual
+        residual = jnp.concatenate([*(law.residual for law in own), last])
+        return make_law(mixing, residual, 1.0, self.prior.is_stiff)
 
     def _place(self, params: Params, weights: list[Array]) -> Params:
         network_params, learned = self.posterior.split(params)
         placed = self.prior.with_readouts(self._hidden(network_params), weights)
         return self.posterior.join(placed, learned)
 
-    def _rest(self, params: Params, laws: "_Laws") -> Float[Array, ""]:
+    def _rest(self, params: Params, laws: _Laws) -> Float[Array, ""]:
         """The log likelihood less its stand-in: a constant where that is the noise itself."""
         if self.sights is None:
             scale = self.posterior.likelihood.with_params(self.posterior.split(params)[1]).scale
             every = jnp.broadcast_to(scale, self.posterior.targets.shape)
             return -jnp.sum(jnp.log(every) + 0.5 * math.log(2 * math.pi))
-        stand_in = jnp.zeros(())
-        for own, joint, readout in zip(*laws, strict=True):
-            rows = slice(own.mixing.shape[0], None)
-            seen = joint.mixing[rows] @ readout / joint.scale + joint.residual[rows]
-            stand_in -= 0.5 * jnp.sum(jnp.square(seen))
+        stand_in = -0.5 * sum(jnp.sum(jnp.square(seen)) for seen in laws.seen)
         return self.posterior.log_likelihood(self._place(params, laws.weights)) - stand_in
 
 
 def _is_gaussian(posterior: Posterior) -> bool:
     """Whether the readouts given hidden layers and data are exactly Gaussian."""
-    return isinstance(posterior.likelihood, Gaussian) and _sees_points(posterior)
-
-
-def _sees_points(posterior: Posterior) -> bool:
-    return posterior.likelihood.observes_points
+    return isinstance(posterior.likelihood, Gaussian) and posterior.likelihood.observes_points
 
 
 def _exact_sight(posterior: Posterior, learned: Any) -> Sight:
@@ -217,7 +203,7 @@ def _exact_sight(posterior: Posterior, learned: Any) -> Sight:
 def find_sights(posterior: Posterior) -> list[Any]:
     """The likelihood about the mode of the readouts: slopes are the roots of its information. A mean
     whose noise has a network of its own is seen through that."""
-    if not _sees_points(posterior):
+    if not posterior.likelihood.observes_points:
         raise ValueError("a forward map has no sights of its own; give `sights`, one a network.")
     frozen = Whitened(posterior)
     likelihood, targets = posterior.likelihood, posterior.targets
@@ -225,11 +211,11 @@ def find_sights(posterior: Posterior) -> list[Any]:
     @jax.jit
     def find():
         mode = maximise(jax.random.key(0), frozen, num_steps=200)
-        values = values_at(frozen.network(mode), posterior.inputs)
         noise = likelihood.with_params(mode["likelihood"])
-        slope = jax.grad(lambda v, y: jnp.sum(noise.log_prob(noise.combine(v), y)))
+        values = noise.predict(frozen.network(mode), posterior.inputs)
+        slope = jax.grad(lambda v, y: jnp.sum(noise.log_prob(v, y)))
         keys = jax.random.split(jax.random.key(1), NUM_INFORMED)
-        drawn = jax.vmap(lambda key: slope(values, noise.draw(key, noise.combine(values))))(keys)
+        drawn = jax.vmap(lambda key: slope(values, noise.draw(key, values)))(keys)
         information = jax.tree.map(lambda g: jnp.mean(jnp.square(g), axis=0), drawn)
         return values, slope(values, targets), information
 

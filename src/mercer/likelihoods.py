@@ -38,7 +38,10 @@ def _is_unknown(node: Any) -> bool:
 
 
 class Likelihood(eqx.Module):
-    """log p(y | u) a row; quantities given as `LogNormal` are learned with the network."""
+    """log p(y | u) a row; quantities given as `LogNormal` are learned with the network.
+
+    Several networks are added up; a likelihood that has a use for each overrides `combine`.
+    """
 
     observe: eqx.AbstractVar[Observe | None]
 

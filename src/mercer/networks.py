@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from .checks import Real, default_float, is_concrete, require_count, require_positive
 from .domains import Box, Domain, PointLike
@@ -79,14 +79,14 @@ class FourierMLP(eqx.Module):
         width: int,
         depth: int = 1,
         num_frequencies: int = 32,
-        frequency_scale: Real = 10.0,
+        frequency_scale: ArrayLike = 10.0,
         boundary: BoundaryLike | None = None,
         *,
         key: PRNGKeyArray,
         law: str = "normal",
         saturation: Real | None = None,
-        hidden_scale: Real = 4.0,
-        readout_scale: Real = 30.0,
+        hidden_scale: ArrayLike = 4.0,
+        readout_scale: ArrayLike = 30.0,
         activation: Callable[[Array], Array] = jax.nn.sigmoid,
         domain: Domain | None = None,
     ):
@@ -97,9 +97,10 @@ class FourierMLP(eqx.Module):
             ("readout_scale", readout_scale),
         ):
             require_positive(name, value)
-        if not is_concrete(key):
+        if not is_concrete((key, frequency_scale, hidden_scale, readout_scale)):
             raise ValueError(
-                "make a FourierMLP from a key that is known: outside of jax.jit or vmap."
+                "the frequencies and scales of a FourierMLP are constants: make its key and its scales "
+                "outside of functions that are traced, such as a Joint's or jax.jit's."
             )
         # Frequencies are constants, also where a network is made within a compiled function.
         with jax.ensure_compile_time_eval():
@@ -161,7 +162,7 @@ def _network_domain(domain: Domain | None, in_size: int) -> Box:
 
 
 def _draw_frequencies(
-    key: PRNGKeyArray, count: int, dimension: int, law: str, scale: Real
+    key: PRNGKeyArray, count: int, dimension: int, law: str, scale: ArrayLike
 ) -> np.ndarray:
     """Fixed frequencies: NumPy, so that they are no random parameters."""
     if law not in LAWS:
@@ -171,4 +172,4 @@ def _draw_frequencies(
     if law == "cauchy":
         # The multivariate Cauchy is a normal vector over an independent half-normal number.
         draws = draws / np.abs(np.asarray(jax.random.normal(radius, (count, 1))))
-    return scale * draws
+    return np.asarray(scale) * draws

@@ -99,7 +99,7 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         if quantiles is not None:
             return mean, self._quantiles(means, np.sqrt(variances), _levels(quantiles))
         if return_std:
-            return mean, np.sqrt(self._shares @ (variances + means**2) - mean**2)
+            return mean, np.sqrt(self._shares @ (variances + (means - mean) ** 2))
         return mean
 
     def log_density(self, X: Any, y: Any) -> np.ndarray:

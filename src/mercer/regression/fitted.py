@@ -33,7 +33,8 @@ class Rows(NamedTuple):
 
 
 def padded_size(count: int) -> int:
-    """The next of a few sizes, at most a quarter more; whole blocks beyond one."""
+    """The next of a few sizes: a multiple of sixteen, at most a quarter more from 64 on, whole blocks
+    beyond one."""
     step = BLOCK if count > BLOCK else max(2 ** (count.bit_length() - 3), SMALLEST_SIZE)
     return -(-count // step) * step
 

@@ -19,7 +19,8 @@ from .radial import Hyper, unpack
 FIRST_ROWS, LEARNING_ROWS = 256, 640
 # Rows beyond which every row no longer has a unit of its own.
 NUM_CENTRES = 1000
-NUM_HYPER = 24
+# Hyperparameters to average over, and the fewest by NUTS: one draw tells less than the mode.
+NUM_HYPER, FEWEST = 24, 8
 # A kernel that is less probable than the best by this, in log evidence, is left out.
 CLOSE = 5.0
 # Multiply-adds that fits with several hyperparameters may take.
@@ -97,7 +98,8 @@ class Learner:
             modes = dict([next(iter(modes.items()))])
         cost = len(self.y) * float(len(self.centres.points)) ** 2
         most = 1 if inference in ("laplace", "sgld") else NUM_HYPER // len(modes)
-        count = int(np.clip(BUDGET / cost / len(modes), 1, most))
+        least = FEWEST if inference == "nuts" else 1
+        count = int(np.clip(BUDGET / cost / len(modes), least, most))
         return mix(
             {
                 kernel: draw(self.evidence(kernel, known), mode, count, seed)

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize
 
 from ..sampling import nuts, sample
+from ..sampling.devices import at_least_chains
 from .fitted import Rows, log_evidence
 from .modal import Modes
 from .radial import log_prior, start, unpack
@@ -100,15 +101,16 @@ def chain_draws(
     values, axes = np.linalg.eigh(evidence.curvature(mode))
     root, middle = jnp.asarray(axes / np.sqrt(np.maximum(values, FLATTEST))), jnp.asarray(mode)
     sample_key, start_key = jax.random.split(jax.random.key(seed))
+    num_chains = at_least_chains(NUM_CHAINS)
     found = sample(
         sample_key,
         lambda z: -_loss(middle + root @ z, evidence.rows, evidence.kernel),
         nuts(adaptation="step", initial_step=0.5),
         num_draws=NUM_DRAWN,
         num_warmup=NUM_WARMED,
-        num_chains=NUM_CHAINS,
+        num_chains=num_chains,
         record=lambda z: middle + root @ z,
-        init=0.5 * jax.random.normal(start_key, (NUM_CHAINS, len(mode))),
+        init=0.5 * jax.random.normal(start_key, (num_chains, len(mode))),
         progress=False,
     ).complete()
     drawn = found.recorded.reshape(-1, len(mode))

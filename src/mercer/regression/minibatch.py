@@ -14,6 +14,7 @@ from jax.scipy.sparse.linalg import cg
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..sampling import sample, sgld_control_variates
+from ..sampling.devices import at_least_chains
 from .fitted import Rows, in_blocks, noise_variances, with_tail
 from .radial import Centres, Hyper, Network
 
@@ -80,14 +81,15 @@ def draw_readout(key: PRNGKeyArray, hyper: Hyper, centres: Centres, rows: Rows) 
     mode = _find_mode(density)
     num_units = len(mode)
     step = EXCESS * 2 / (1 + num_units / BATCH)
-    starts = mode[None] + jax.random.normal(start_key, (NUM_CHAINS, num_units))
+    num_chains = at_least_chains(NUM_CHAINS)
+    starts = mode[None] + jax.random.normal(start_key, (num_chains, num_units))
     draws = sample(
         run_key,
         density,
         sgld_control_variates(step, mode, density.slope(mode)),
         num_draws=NUM_DRAWS,
         num_warmup=int(3 / step),
-        num_chains=NUM_CHAINS,
+        num_chains=num_chains,
         thin=int(1 / step),
         record=density.readout,
         init=starts,

@@ -28,6 +28,12 @@ def make_mesh(num_chains: int, data_devices: int = 1) -> Mesh:
     return Mesh(np.array(devices).reshape(groups, data_devices), ("chain", "data"))
 
 
+def at_least_chains(count: int) -> int:
+    """So many chains, or as many more as spread evenly over all devices."""
+    groups = len(jax.devices())
+    return -(-count // groups) * groups
+
+
 def spread_chains(tree: PyTree, mesh: Mesh) -> PyTree:
     """The pytree with its leading axis over the devices' chains."""
     over_chains = NamedSharding(mesh, PartitionSpec("chain"))

@@ -20,7 +20,7 @@ from ..rows import Layout, Memory
 from .algorithm import Algorithm, Density, Info, sum_up
 from .bring import Brought
 from .devices import agree, gather, make_mesh, over_chains, spread_chains, spread_density
-from .identity import Identity
+from .identity import fingerprint
 from .progress import Bar, interrupts, wait
 from .starts import as_starts, check_starts, find_starts
 from .store import Store
@@ -97,7 +97,7 @@ def sample(
     _check_record(plan, params)
     rows: Memory | Store = Memory(num_draws)
     if store is not None:
-        identity = Identity.of(
+        identity = fingerprint(
             density, key, algorithm, thin, num_warmup, num_chains, record, plan.keep_params
         )
         rows = Store(Path(store), identity, resume, num_draws)

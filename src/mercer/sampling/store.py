@@ -6,7 +6,6 @@ arrays have their full length from the start, NaN where no draw is yet, so that 
 at any moment.
 """
 
-import dataclasses
 import json
 import os
 import shutil
@@ -18,7 +17,6 @@ import numpy as np
 import zarr
 
 from .devices import agree
-from .identity import Identity
 
 CHUNK_BYTES = 2**23
 
@@ -26,7 +24,7 @@ CHUNK_BYTES = 2**23
 class Store:
     """A folder with `draws.zarr` and `checkpoints`, for one run; only the first process writes."""
 
-    def __init__(self, folder: Path, identity: Identity, resume: bool, num_draws: int):
+    def __init__(self, folder: Path, identity: str, resume: bool, num_draws: int):
         self.folder = Path(folder).expanduser().absolute()
         self.num_draws = num_draws
         self.writes = jax.process_index() == 0
@@ -82,7 +80,7 @@ class Store:
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
         return [int(name) for name in names if name.isdigit()]
 
-    def _open(self, identity: Identity, resume: bool) -> ValueError | None:
+    def _open(self, identity: str, resume: bool) -> ValueError | None:
         """Make room for the run; why not, where that cannot be."""
         try:
             self._claim(identity, resume)
@@ -94,15 +92,15 @@ class Store:
                 array.resize((array.shape[0], self.num_draws, *array.shape[2:]))
         return None
 
-    def _claim(self, identity: Identity, resume: bool) -> None:
+    def _claim(self, identity: str, resume: bool) -> None:
         """Take an empty folder, or one that holds this very run."""
         record = self.folder / "run.json"
         begun = any(self.folder.glob("draws.zarr/*/*/zarr.json"))
         if record.exists() and (begun or resume):
-            if not identity.matches(_read(record)):
+            if _read(record) != identity:
                 raise ValueError(
-                    f"{self.folder} belongs to another density, seed, algorithm or version; "
-                    "choose another store."
+                    f"{self.folder} belongs to another density, seed, algorithm, version or kind of "
+                    "machine; choose another store."
                 )
             if not resume:
                 raise ValueError(f"{self.folder} holds a run already; resume=True goes on with it.")
@@ -114,7 +112,7 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             temporary = record.with_suffix(".part")
-            temporary.write_text(json.dumps(dataclasses.asdict(identity)))
+            temporary.write_text(json.dumps({"identity": identity}))
             os.replace(temporary, record)
         except OSError as error:
             raise ValueError(
@@ -139,9 +137,9 @@ class Store:
         return [array for _, group in self.group.groups() for _, array in group.arrays()]
 
 
-def _read(record: Path) -> Identity:
-    """Whose folder it is; nobody's that we know, where another version wrote it."""
+def _read(record: Path) -> str | None:
+    """Whose folder it is, or None where that cannot be read."""
     try:
-        return Identity(**json.loads(record.read_text()))
-    except (TypeError, json.JSONDecodeError):
-        return Identity("", [])
+        return json.loads(record.read_text())["identity"]
+    except (json.JSONDecodeError, KeyError):
+        return None
