@@ -22,6 +22,9 @@ from .study_figures import (
     draw_widths,
 )
 
+# An axis of shares, with room for a legend above what may stand anywhere.
+ROOMY = {"ylim": (0, 1.35), "yticks": np.linspace(0, 1, 6)}
+
 
 def draw_samples(process: Process, results: Results) -> Figure:
     """Exact paths beside networks."""
@@ -74,7 +77,7 @@ def draw_tests(process: Process, results: Results) -> Figure:
         chain["times"], chain["p_value"], linewidth=1, label="HMC, thinned", color=COLOURS[2]
     )
     axes[1].axhline(LEVEL, color=ACCENT, linewidth=1, linestyle="--")
-    axes[1].set(title="p-values", xlabel="t", ylim=(0, 1))
+    axes[1].set(title="p-values", xlabel="t", **ROOMY)
     axes[1].legend()
     ours = [shares_of(held["times"], held["p_value"])[1], *results["tests"]["shares"][:, 1]]
     draw_shares(axes[2], ours, results["tests"]["null_shares"][:, 1])
@@ -88,9 +91,7 @@ def draw_shares(axes: plt.Axes, ours: Sequence[float], exact: np.ndarray) -> Non
               alpha=0.35, label=f"exact paths, mean {exact.mean():.2f}")  # fmt: skip
     axes.hist(ours, bins, weights=np.full(len(ours), 1 / len(ours)), histtype="step",
               color=ACCENT, linewidth=1.5, label=f"networks, mean {np.mean(ours):.2f}")  # fmt: skip
-    # Room for the legend above bars that may stand anywhere.
-    axes.set(title="Share that passes, t < 0.05", xlabel="share", ylabel="sets of draws",
-             ylim=(0, 1.35), yticks=np.linspace(0, 1, 6))  # fmt: skip
+    axes.set(title="Share that passes, t < 0.05", xlabel="share", ylabel="sets of draws", **ROOMY)
     axes.legend(loc="upper left")
 
 

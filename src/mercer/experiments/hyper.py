@@ -226,12 +226,15 @@ def _at_paper(limit: float) -> dict[str, float]:
     return {"paper": limit}
 
 
+# What R-hat may be at most and ESS at least, for a verdict in words.
+CONVERGED, ENOUGH = {"quick": 1.01, "paper": 1.01}, {"quick": 400, "paper": 400}
+
 QUANTITIES = (
     Quantity("nlpd", "motorcycle, held-out NLPD of the folds, all hyperparameters learned", None,
              _at_paper(0.384)),
     Quantity("num_folds", "folds"),
-    Quantity("rhat_max_folds", "largest R-hat of held-out densities"),
-    Quantity("ess_min_folds", "smallest ESS of held-out densities"),
+    Quantity("rhat_max_folds", "largest R-hat of held-out densities", None, CONVERGED),
+    Quantity("ess_min_folds", "smallest ESS of held-out densities", None, ENOUGH, True),
     *(
         Quantity(f"covered_{name}", f"{name}: seeds whose 90 % interval holds the truth", None,
                  _at_paper(14), at_least=True)
@@ -239,16 +242,16 @@ QUANTITIES = (
     ),
     Quantity("num_seeds", "seeds"),
     Quantity("seconds_a_seed", "seconds for a seed, at most", None, {"quick": 600, "paper": 600}),
-    Quantity("rhat_max_recovery", "largest R-hat of their hyperparameters"),
-    Quantity("ess_min_recovery", "smallest ESS of their hyperparameters"),
+    Quantity("rhat_max_recovery", "largest R-hat of their hyperparameters", None, CONVERGED),
+    Quantity("ess_min_recovery", "smallest ESS of their hyperparameters", None, ENOUGH, True),
     Quantity("period_error", "CO2: relative error of the period from starts 15 % off", None,
              {"quick": 0.02, "paper": 0.02}),
     Quantity("step_cost", "a step of empirical Bayes over a posterior gradient, equal draws", None,
              {"quick": 3.0, "paper": 3.0}),
     Quantity("ascent_spread", "largest distance between the ends of the ascents"),
     Quantity("ascents_converged", "ascents that ended within their noise"),
-    Quantity("rhat_max", "largest R-hat of variance and power"),
-    Quantity("ess_min", "smallest ESS of variance and power"),
+    Quantity("rhat_max", "largest R-hat of variance and power", None, CONVERGED),
+    Quantity("ess_min", "smallest ESS of variance and power", None, ENOUGH, True),
     Quantity("seconds", "seconds in all"),
 )  # fmt: skip
 
