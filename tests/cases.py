@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import mercer
+from mercer.diagnostics import covariance_error
 
 DOMAIN = mercer.Interval(0.5, 2.0)
 
@@ -80,3 +81,12 @@ def small_network(width, seed=0, readout_scale=3.0):
         domain=DOMAIN,
         readout_scale=readout_scale,
     )
+
+
+def assert_law(values, mean, covariance):
+    """Independent draws of shape (chain, draw, point) have this mean and covariance."""
+    count = values.shape[0] * values.shape[1]
+    z = (values.mean((0, 1)) - mean) / np.sqrt(np.diag(covariance) / count)
+    assert np.max(np.abs(z)) < 4
+    error, standard = covariance_error(values - mean, covariance)
+    assert np.all(error < 4.5 * standard)

@@ -103,7 +103,7 @@ def test_a_function_is_the_same_in_every_process():
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("text", ["{}", "{"], ids=["not ours", "half"])
+@pytest.mark.parametrize("text", ["{}", "[]", "{"], ids=["not ours", "a list", "half"])
 def test_a_record_that_cannot_be_read_is_refused(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(ValueError, match="another density, seed, algorithm, version"):

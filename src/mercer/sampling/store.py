@@ -141,5 +141,5 @@ def _read(record: Path) -> str | None:
     """Whose folder it is, or None where that cannot be read."""
     try:
         return json.loads(record.read_text())["identity"]
-    except (json.JSONDecodeError, KeyError):
+    except (json.JSONDecodeError, KeyError, TypeError):
         return None
