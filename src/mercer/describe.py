@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .density import Prior
 from .domains import Box
 from .fidelity import comparison_points, fidelity
 from .networks import FourierMLP
+from .prior import Prior
 from .spectra import Spectrum
 from .spectra.boundary import Boundary
 

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .checks import Real, require_positive
-from .density import Prior
 from .domains import Box
 from .energy import Quadrature
 from .fidelity import comparison_points, kernel_matrix, network_covariance
 from .networks import FourierMLP
+from .prior import Prior
 from .spectra import Spectrum
 from .spectra.boundary import Boundary
 from .spectra.eigenvalues import num_invertible
@@ -104,7 +104,7 @@ class _Search:
     def relative_error(self, network: FourierMLP) -> float:
         prior = Prior(self.energy, network, normalised=True)
         (term,) = prior.terms(prior.params)
-        covariance, _ = network_covariance(prior, term, self.points)
+        covariance = network_covariance(prior, term, self.points)
         return float(jnp.max(jnp.abs(covariance - self.kernel))) / self.variance
 
     def network(self, width: int, readout_scale: float, frequency_scale: float) -> FourierMLP:

@@ -29,6 +29,8 @@ Points = Float[Array, "n d"]
 PointLike = ArrayLike | list | tuple
 Rule = tuple[Float[Array, "n d"], Float[Array, " n"]]
 MAX_QUADRATURE_POINTS = 2**22
+# Units in the last place by which a point may miss the side that it was meant for.
+ROUNDING = 64
 
 
 class Domain(eqx.Module):
@@ -67,14 +69,17 @@ class Domain(eqx.Module):
         require_count("num_points", num_points)
         return self.from_unit(jax.random.uniform(key, (num_points, self.lattice_dimension)))
 
-    def lattice(self, key: PRNGKeyArray, num_points: int) -> Points:
+    def lattice(self, key: PRNGKeyArray | None, num_points: int) -> Points:
         """A rank-1 lattice with one random shift, folded by the tent map 1 − |2t − 1|.
 
         Each point alone is distributed as the normalised measure, so averages over the
-        lattice are unbiased.
+        lattice are unbiased. Without a key the lattice is not shifted.
         """
         base = rank_one_lattice(num_points, self.lattice_dimension)
-        shift = jax.random.uniform(key, (1, self.lattice_dimension))
+        if key is None:
+            shift = jnp.full((1, self.lattice_dimension), 0.25 / num_points)
+        else:
+            shift = jax.random.uniform(key, (1, self.lattice_dimension))
         shifted = jnp.mod(jnp.asarray(base, default_float()) + shift, 1.0)
         return self.from_unit(1.0 - jnp.abs(2.0 * shifted - 1.0))
 
@@ -148,7 +153,8 @@ class Box(Domain):
         return offset / jnp.asarray(self.lengths)
 
     def from_unit(self, unit: Float[Array, "n e"]) -> Points:
-        return jnp.asarray(self.lower)[None] + unit * jnp.asarray(self.lengths)[None]
+        lower, upper = jnp.asarray(self.lower)[None], jnp.asarray(self.upper)[None]
+        return jnp.clip(lower + unit * jnp.asarray(self.lengths)[None], lower, upper)
 
     def quadrature(self, num_points: int | tuple[int, ...]) -> Rule:
         counts = num_points if isinstance(num_points, tuple) else (num_points,) * self.dimension
@@ -169,7 +175,10 @@ class Box(Domain):
         x = self.point(x)
         below = jnp.asarray(self.lower) - x
         above = x - jnp.asarray(self.upper)
-        return jnp.max(jnp.maximum(jnp.maximum(below, above), 0.0))
+        excess = jnp.max(jnp.maximum(below, above))
+        # Sums and differences of the corners, as grids have them, are off by their rounding.
+        rounding = ROUNDING * jnp.finfo(x.dtype).eps * max(map(abs, self.lower + self.upper))
+        return jnp.where(excess > rounding, excess, 0.0)
 
 
 class Interval(Box):
@@ -274,6 +283,28 @@ class Empirical(Domain):
         low, high = jnp.min(self.points, axis=0), jnp.max(self.points, axis=0)
         pad = 0.1 * (high - low)
         return jnp.max(jnp.maximum(jnp.maximum(low - pad - x, x - high - pad), 0.0))
+
+
+class Euclidean(Domain):
+    """All of ℝᵈ, with no measure to integrate by: where kernels of points live."""
+
+    dimension: int = eqx.field(static=True)
+
+    @property
+    def measure(self) -> float:
+        raise ValueError("the whole space has no finite measure; use a Box or Empirical(points).")
+
+    def density(self, x: PointLike) -> Float[Array, ""]:
+        return jnp.ones(())
+
+    def from_unit(self, unit: Float[Array, "n e"]) -> Points:
+        raise ValueError("the whole space has no finite measure to draw points from.")
+
+    def quadrature(self, num_points: int | tuple[int, ...]) -> Rule:
+        raise ValueError("the whole space has no quadrature; use a Box or Empirical(points).")
+
+    def excess(self, x: PointLike) -> Float[Array, ""]:
+        return jnp.where(jnp.all(jnp.isfinite(self.point(x))), 0.0, jnp.inf)
 
 
 def require_inside(domain: Domain, points: Float[Array, "n d"], name: str = "X") -> None:

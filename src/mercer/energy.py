@@ -1,7 +1,9 @@
-"""The Mercer energy E(u) = ½⟨u, S⁻¹u⟩ = ½ Σₙ cₙ²/λₙ, cₙ = ⟨u, φₙ⟩, three ways.
+"""The Mercer energy E(u) = ½⟨u, S⁻¹u⟩ = ½ Σₙ cₙ²/λₙ, cₙ = ⟨u, φₙ⟩.
 
-`energy(u)` is a number where the evaluation is deterministic; where it is random,
-`energy(u, energy.batch(key))` is an unbiased estimate, and all its randomness is the batch.
+Deterministic energies are roots, E(u) = ½|R u(points)|²: `Quadrature` projects on the modes, `Nodes`
+takes the smallest function through the values at any points of any kernel. `Lattice` and
+`MonteCarlo` are random: `energy(u, energy.batch(key))` is an unbiased estimate, and all its randomness
+is the batch.
 """
 
 from abc import abstractmethod
@@ -12,22 +14,35 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
-from .checks import default_float, is_concrete, require_count, require_finite
-from .domains import Box, Domain, Empirical
+from .checks import as_real, default_float, is_concrete, require_count, require_finite
+from .domains import Box, Domain, Empirical, Euclidean
+from .kernels import Kernel, KernelLike, SpectrumKernel, as_kernel
 from .spectra import Spectrum
 from .spectra.eigenvalues import require_invertible
 
 Function = Callable[[Float[Array, " d"]], Float[Array, ""]]
+# Relative to the variance: what keeps a covariance matrix of repeated points invertible.
+JITTER = 1e-8
 
 
 class Energy(eqx.Module):
     """A way to evaluate ½⟨u, S⁻¹u⟩ for a function u of one point."""
 
-    spectrum: eqx.AbstractVar[Spectrum]
     is_deterministic: eqx.AbstractClassVar[bool]
     __hash__ = object.__hash__
+
+    @property
+    @abstractmethod
+    def kernel(self) -> Kernel:
+        """The covariance of the process that the energy names."""
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """Where its functions live."""
 
     @abstractmethod
     def batch(self, key: PRNGKeyArray) -> Any:
@@ -38,7 +53,83 @@ class Energy(eqx.Module):
         """The energy of u, or an unbiased estimate of it."""
 
 
-class Quadrature(Energy):
+class RootEnergy(Energy):
+    """E(u) = ½|R u(points)|² with a matrix R: the components of R u(points) are white."""
+
+    points: eqx.AbstractVar[Float[Array, "n d"]]
+
+    @abstractmethod
+    def whiten(self, values: Float[Array, "n ..."]) -> Float[Array, "r ..."]:
+        """R · values, for functions given by their values at the points, one a column."""
+
+    @abstractmethod
+    def units(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
+        """The functions that white components stand for: u ≈ Σᵢ (R u(points))ᵢ unitsᵢ(x)."""
+
+    def batch(self, key: PRNGKeyArray) -> None:
+        return None
+
+    def __call__(self, u: Function, batch: None = None) -> Float[Array, ""]:
+        return 0.5 * jnp.sum(jnp.square(self.whiten(values_of(u, self.points))))
+
+
+class Nodes(RootEnergy):
+    """The energy of the smallest function through the values at some points, for any kernel.
+
+    With K = k(points, points) = LLᵀ this is ½|L⁻¹ u(points)|²: the Mercer energy under the measure
+    of the points with every mode, in any dimension. `kernel` is a name, a spectrum, or any
+    function k(s, t) of two points.
+
+    >>> energy = Nodes("matern32", jnp.linspace(0, 1, 5)[:, None])
+    >>> energy(lambda x: jnp.sin(x[0])).shape
+    ()
+    """
+
+    covariance: Kernel
+    points: Float[Array, "n d"]
+    factor: Float[Array, "n n"]
+    is_deterministic = True
+
+    def __init__(self, kernel: KernelLike, points: ArrayLike | list):
+        self.covariance = as_kernel(kernel)
+        self.points = _check_nodes(points)
+        own = self.covariance.matrix(self.points, self.points)
+        jitter = JITTER * jnp.mean(jnp.diag(own)) * jnp.eye(len(own))
+        self.factor = jnp.linalg.cholesky(own + jitter)
+        if is_concrete(self.factor) and not np.all(np.isfinite(self.factor)):
+            raise ValueError("k(s, t) is not a covariance on these points: it is not positive.")
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.covariance
+
+    @property
+    def domain(self) -> Euclidean:
+        return Euclidean(self.points.shape[1])
+
+    def whiten(self, values: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        return solve_triangular(self.factor, values, lower=True)
+
+    def units(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
+        cross = self.covariance.matrix(self.points, x[None])[:, 0]
+        return solve_triangular(self.factor, cross, lower=True)
+
+
+class SpectralEnergy(Energy):
+    """An energy of the modes of a spectrum."""
+
+    spectrum: eqx.AbstractVar[Spectrum]
+
+    @property
+    def kernel(self) -> Kernel:
+        return SpectrumKernel(self.spectrum)
+
+    @property
+    def domain(self) -> Domain:
+        return self.spectrum.domain
+
+
+class Quadrature(RootEnergy, SpectralEnergy):
     """All modes by Gauss–Legendre quadrature: deterministic, one matrix product.
 
     `num_points` counts the points to each axis; by default it follows from the spectrum's
@@ -68,16 +159,16 @@ class Quadrature(Energy):
         self.projector, gram = _project(spectrum, self.points, self.weights)
         _check_resolution(gram, num_points, spectrum)
 
-    def batch(self, key: PRNGKeyArray) -> None:
-        return None
-
     def coefficients(self, u: Function) -> Float[Array, " K"]:
         """(⟨u, φ₁⟩, …, ⟨u, φ_K⟩)."""
         return self.projector @ values_of(u, self.points)
 
-    def __call__(self, u: Function, batch: None = None) -> Float[Array, ""]:
-        coefficients = self.coefficients(u)
-        return weigh(self.spectrum.log_eigenvalues, coefficients, coefficients)
+    def whiten(self, values: Float[Array, "n ..."]) -> Float[Array, "K ..."]:
+        roots = jnp.exp(-0.5 * self.spectrum.log_eigenvalues)
+        return roots.reshape(-1, *[1] * (values.ndim - 1)) * (self.projector @ values)
+
+    def units(self, x: Float[Array, " d"]) -> Float[Array, " K"]:
+        return self.spectrum.features(x)
 
 
 class LatticeBatch(NamedTuple):
@@ -87,7 +178,7 @@ class LatticeBatch(NamedTuple):
     second: Float[Array, "n d"]
 
 
-class Lattice(Energy):
+class Lattice(SpectralEnergy):
     """All modes on two independently shifted rank-1 lattices: unbiased, any dimension.
 
     `num_points` counts the points of each lattice: any number in one dimension, a power of
@@ -101,7 +192,7 @@ class Lattice(Energy):
     def __check_init__(self):
         require_count("num_points", self.num_points)
         require_usable(self.spectrum)
-        self.spectrum.domain.lattice(jax.random.key(0), self.num_points)
+        self.spectrum.domain.lattice(None, self.num_points)
 
     def batch(self, key: PRNGKeyArray) -> LatticeBatch:
         first, second = jax.random.split(key)
@@ -125,7 +216,7 @@ class MonteCarloBatch(NamedTuple):
     modes: Int[Array, " N"] | None
 
 
-class MonteCarlo(Energy):
+class MonteCarlo(SpectralEnergy):
     """The paper's estimator (Proposition 3.1): two independent point batches, random modes.
 
     ½ (|Ω|²/(N M²)) Σ_α (λ p)⁻¹_{n_α} (Σ u φ_{n_α})(Σ u φ_{n_α}) over M points each.
@@ -182,6 +273,14 @@ class MonteCarlo(Energy):
         # The sum over all modes is the mean over random ones of each term over its probability.
         logs = logs + jnp.log(self.num_modes * self.probabilities)
         return weigh(logs[batch.modes], first[batch.modes], second[batch.modes])
+
+
+def _check_nodes(points: Any) -> Float[Array, "n d"]:
+    array = as_real("points", points).astype(default_float())
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"points must have shape (n, d) with n, d >= 1, got {array.shape}.")
+    require_finite("points", array)
+    return array
 
 
 def require_usable(spectrum: Spectrum) -> None:

@@ -6,6 +6,7 @@ the values of u at X; it may solve a differential equation instead. Of several n
 the sum of their values, unless the likelihood has a name for each.
 """
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -16,29 +17,30 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import stats
 from jax.scipy.special import gammaln
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from .checks import default_float, require_positive
-from .unknowns import Unknown
+from .hyperpriors import Hyperprior
+from .parameters import is_network
 
 Observe = Callable[[Any, Float[Array, "n d"]], Any]
 
 
-Positive = ArrayLike | list | tuple | Unknown
+Positive = ArrayLike | list | tuple | Hyperprior
 
 
 def values_at(u: Any, inputs: Float[Array, "n d"]) -> Any:
     """The values of a network, or of each in a pytree of networks, at the rows of X."""
-    is_network = lambda node: isinstance(node, eqx.Module) or callable(node)  # noqa: E731
     return jax.tree.map(lambda network: jax.vmap(network)(inputs), u, is_leaf=is_network)
 
 
-def _is_unknown(node: Any) -> bool:
-    return isinstance(node, Unknown)
+def softplus(x: Array) -> Array:
+    """log(1 + exp(x)), which keeps a scale positive."""
+    return jax.nn.softplus(x)
 
 
 class Likelihood(eqx.Module):
-    """log p(y | u) a row; quantities given as `LogNormal` are learned with the network.
+    """log p(y | u) a row; quantities given as a hyperprior are learned with the network.
 
     Several networks are added up; a likelihood that has a use for each overrides `combine`.
     """
@@ -77,38 +79,67 @@ class Likelihood(eqx.Module):
         """Whether the rows of X are points of the network's own domain."""
         return self.observe is None
 
-    @property
-    def params(self) -> PyTree:
-        """Standardised values of the learned quantities, zero at the median."""
-        unknown = eqx.filter(self, _is_unknown, is_leaf=_is_unknown)
-        return [jnp.zeros(()) for _ in jax.tree.leaves(unknown, is_leaf=_is_unknown)]
+    def tail_variance(self, variances: Any) -> Float[Array, " n"]:
+        """What of the variances that the networks' units leave out, a pytree like them, is seen as
+        noise of what is observed."""
+        return sum(jax.tree.leaves(variances))
 
-    def with_params(self, params: PyTree) -> "Likelihood":
-        """The likelihood with its learned quantities at these values."""
-        leaves, structure = jax.tree.flatten(self, is_leaf=_is_unknown)
-        values = iter(params)
-        known = [leaf(next(values)) if _is_unknown(leaf) else leaf for leaf in leaves]
-        return jax.tree.unflatten(structure, known)
+    def widened(self, variance: Float[Array, " n"]) -> "Likelihood":
+        """The likelihood with the units' tail added to the noise of each row, where that is Gaussian."""
+        return self
+
+    def information(self, predicted: Any, targets: Array) -> Any:
+        """Fisher information of each prediction; here the size of the log density's curvature."""
+
+        def slope(values):
+            return jax.grad(lambda p: jnp.sum(self.log_prob(p, targets)))(values)
+
+        ones = jax.tree.map(jnp.ones_like, predicted)
+        return jax.tree.map(jnp.abs, jax.jvp(slope, (predicted,), (ones,))[1])
+
+    @property
+    def hyperpriors(self) -> dict[str, Hyperprior]:
+        """The priors of the quantities that are learned, by name."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Hyperprior)}
+
+    @property
+    def params(self) -> dict[str, Array]:
+        """Standardised values of the learned quantities, zero at the median."""
+        return {name: jnp.zeros(()) for name in self.hyperpriors}
+
+    def learned(self, params: dict[str, Array]) -> dict[str, Array]:
+        """The learned quantities in the user's units, from their standardised values."""
+        return {name: prior(params[name]) for name, prior in self.hyperpriors.items()}
+
+    def with_params(self, params: dict[str, Array]) -> "Likelihood":
+        """The likelihood with its learned quantities at these standardised values."""
+        likelihood = self
+        for name, value in self.learned(params).items():
+            likelihood = _replace(likelihood, name, value)
+        return likelihood
 
     def require_any_row(self) -> None:
         """Raise if noise was given one a row: there is none for new observations."""
         for name in ("scale", "degrees"):
-            _for_any_row(name, getattr(self, name, 0.0))
+            if jnp.ndim(getattr(self, name, 0.0)) > 0:
+                raise ValueError(
+                    f"{name} was given one a row of the data, so there is none for new observations."
+                )
 
     def at_rows(self, rows: Int[Array, " n"]) -> "Likelihood":
         """The likelihood of some rows of the data: noise that is given a row is cut alike."""
         cut = self
         for name in ("scale", "degrees"):
             value: Any = getattr(self, name, 0.0)
-            if not isinstance(value, Unknown) and jnp.ndim(value) == 1:
-                cut = eqx.tree_at(
-                    lambda likelihood, n=name: getattr(likelihood, n), cut, value[rows]
-                )
+            if not isinstance(value, Hyperprior) and jnp.ndim(value) == 1:
+                cut = _replace(cut, name, value[rows])
         return cut
 
 
 class Gaussian(Likelihood):
-    """y = R(u) + N(0, scale²); `scale` is a number, one a row, or `LogNormal` to be learned.
+    """y = R(u) + N(0, scale²); `scale` is a number, one a row, or a
+    hyperprior, such as `mercer.hyper.LogNormal`, to be learned.
 
     >>> likelihood = Gaussian(0.1)
     >>> likelihood.log_prob(jnp.zeros(2), jnp.zeros(2)).shape
@@ -124,7 +155,13 @@ class Gaussian(Likelihood):
 
     def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
         noise = jax.random.normal(key, predicted.shape, predicted.dtype)
-        return predicted + _for_any_row("scale", self.scale) * noise
+        return predicted + self.scale * noise
+
+    def widened(self, variance: Float[Array, " n"]) -> "Gaussian":
+        return _replace(self, "scale", jnp.sqrt(jnp.square(self.scale) + variance))
+
+    def information(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        return jnp.broadcast_to(jnp.square(1 / self.scale), predicted.shape)
 
     def check(self, targets: Array) -> None:
         _check_rows("scale", self.scale, targets)
@@ -133,21 +170,43 @@ class Gaussian(Likelihood):
 class Heteroscedastic(Likelihood):
     """y = m(x) + N(0, σ(x)²) for a pytree of networks {"mean": m, "scale": s}, σ = transform(s)."""
 
-    transform: Callable[[Array], Array] = eqx.field(default=jax.nn.softplus)
+    transform: Callable[[Array], Array] = eqx.field(default=softplus, static=True)
     observe: Observe | None = eqx.field(default=None)
+    extra_variance: Any = eqx.field(default=0.0, kw_only=True)
 
     def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
         if not isinstance(predicted, dict) or set(predicted) != {"mean", "scale"}:
             raise ValueError('Heteroscedastic needs networks {"mean": …, "scale": …}.')
         mean = one_a_row(predicted["mean"], targets)
-        return stats.norm.logpdf(targets, mean, self.transform(predicted["scale"]))
+        return stats.norm.logpdf(targets, mean, self.scale_at(predicted["scale"]))
+
+    def scale_at(self, values: Array) -> Array:
+        """σ of each row, the tail of the mean's units included."""
+        return jnp.sqrt(jnp.square(self.transform(values)) + self.extra_variance)
 
     def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
-        mean, scale = predicted["mean"], self.transform(predicted["scale"])
+        mean, scale = predicted["mean"], self.scale_at(predicted["scale"])
         return mean + scale * jax.random.normal(key, mean.shape, mean.dtype)
 
     def combine(self, values: Any) -> Any:
         return values
+
+    def tail_variance(self, variances: Any) -> Float[Array, " n"]:
+        return variances["mean"]
+
+    def widened(self, variance: Float[Array, " n"]) -> "Heteroscedastic":
+        return _replace(self, "extra_variance", variance)
+
+    def information(self, predicted: Any, targets: Array) -> dict[str, Float[Array, " n"]]:
+        scale, slope = jax.jvp(
+            self.scale_at, (predicted["scale"],), (jnp.ones_like(predicted["scale"]),)
+        )
+        return {"mean": 1 / scale**2, "scale": 2 * jnp.square(slope / scale)}
+
+    def at_rows(self, rows: Int[Array, " n"]) -> "Heteroscedastic":
+        if jnp.ndim(self.extra_variance) == 0:
+            return self
+        return _replace(self, "extra_variance", self.extra_variance[rows])
 
     def check(self, targets: Array) -> None:
         _check_rows("scale", 1.0, targets)
@@ -165,9 +224,12 @@ class StudentT(Likelihood):
         return stats.t.logpdf(targets, self.degrees, predicted, self.scale)
 
     def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
-        degrees = _for_any_row("degrees", self.degrees)
-        noise = jax.random.t(key, degrees, predicted.shape, predicted.dtype)
-        return predicted + _for_any_row("scale", self.scale) * noise
+        noise = jax.random.t(key, self.degrees, predicted.shape, predicted.dtype)
+        return predicted + self.scale * noise
+
+    def information(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        size = (self.degrees + 1) / (self.degrees + 3) / jnp.square(self.scale)
+        return jnp.broadcast_to(size, predicted.shape)
 
     def check(self, targets: Array) -> None:
         _check_rows("scale", self.scale, targets)
@@ -184,6 +246,9 @@ class Bernoulli(Likelihood):
 
     def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
         return jax.random.bernoulli(key, jax.nn.sigmoid(predicted)).astype(int)
+
+    def information(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        return jax.nn.sigmoid(predicted) * jax.nn.sigmoid(-predicted)
 
     def check(self, targets: Array) -> None:
         _check_rows("y", 1.0, targets)
@@ -202,6 +267,9 @@ class Poisson(Likelihood):
 
     def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
         return jax.random.poisson(key, jnp.exp(predicted))
+
+    def information(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
+        return jnp.exp(predicted)
 
     def check(self, targets: Array) -> None:
         _check_rows("y", 1.0, targets)
@@ -222,27 +290,28 @@ def one_a_row(predicted: Any, targets: Array) -> Float[Array, " n"]:
     return predicted
 
 
-def _positive(name: str, value: Positive) -> Array | Unknown:
-    if isinstance(value, Unknown):
+def _replace(likelihood: Any, name: str, value: Any) -> Any:
+    """A copy with another value of one field, which may have been a hyperprior or a number."""
+    return eqx.tree_at(
+        lambda tree: getattr(tree, name),
+        likelihood,
+        value,
+        is_leaf=lambda node: isinstance(node, Hyperprior),
+    )
+
+
+def _positive(name: str, value: Positive) -> Array | Hyperprior:
+    if isinstance(value, Hyperprior):
         return value
     array = jnp.asarray(value, default_float())
     require_positive(name, array)
     return array
 
 
-def _for_any_row(name: str, value: Any) -> Any:
-    """A quantity that is the same for all rows, or an error: new rows have no number of theirs."""
-    if jnp.ndim(value) > 0:
-        raise ValueError(
-            f"{name} was given one a row of the data, so there is none for new observations."
-        )
-    return value
-
-
 def _check_rows(name: str, value: Any, targets: Array) -> None:
     if targets.ndim != 1:
         raise ValueError(f"y must have shape (n,), got {targets.shape}.")
-    if isinstance(value, Unknown):
+    if isinstance(value, Hyperprior):
         return
     if jnp.ndim(value) > 0 and jnp.shape(value) != targets.shape:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Networks with dimensionless parameters: Fourier features, hidden layers, a linear readout."""
+"""Networks with dimensionless parameters and a linear readout: Fourier features, layers, radial units."""
 
 import math
 from collections.abc import Callable
@@ -6,14 +6,24 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from .checks import Real, default_float, is_concrete, require_count, require_positive
+from .checks import Real, default_float, require_count, require_positive
 from .domains import Box, Domain, PointLike
+from .energy import Nodes
+from .parameters import constant
 from .spectra.boundary import Boundary, BoundaryLike, parse_boundary
 
 LAWS = ("normal", "cauchy")
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "sigmoid": jax.nn.sigmoid,
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "gelu": jax.nn.gelu,
+    "softplus": jax.nn.softplus,
+    "sin": jnp.sin,
+}
+Activation = str | Callable[[Array], Array]
 
 
 class Vanishing(eqx.Module):
@@ -57,21 +67,22 @@ class FourierMLP(eqx.Module):
     `frequency_scale`, in radians over the domain, by a "normal" or a heavy-tailed "cauchy"
     law. `boundary` names the sides where the network vanishes, in the words of `Laplacian`;
     `saturation` makes it leave them faster. Inputs are scaled to the unit box of `domain`.
+    `activation` is a name ("sigmoid", "tanh", "relu", "gelu", "softplus", "sin") or a function.
 
     >>> network = FourierMLP(1, width=50, boundary="dirichlet", key=jax.random.key(0))
     >>> network(jnp.array([0.0])).shape
     ()
     """
 
-    frequencies: np.ndarray
+    frequencies: Float[Array, "F d"] = constant()
     weights: tuple[Float[Array, "_ _"], ...]
     biases: tuple[Float[Array, " _"], ...]
     readout: Float[Array, " W"]
     factor: Vanishing | None
     domain: Box
-    activation: Callable[[Array], Array]
-    hidden_scale: np.ndarray
-    readout_scale: np.ndarray
+    activation: Activation = eqx.field(static=True)
+    hidden_scale: Float[Array, ""] = constant()
+    readout_scale: Float[Array, ""] = constant()
 
     def __init__(
         self,
@@ -87,41 +98,27 @@ class FourierMLP(eqx.Module):
         saturation: Real | None = None,
         hidden_scale: ArrayLike = 4.0,
         readout_scale: ArrayLike = 30.0,
-        activation: Callable[[Array], Array] = jax.nn.sigmoid,
+        activation: Activation = "sigmoid",
         domain: Domain | None = None,
     ):
-        _check_sizes(in_size, width, depth, num_frequencies)
-        for name, value in (
-            ("frequency_scale", frequency_scale),
-            ("hidden_scale", hidden_scale),
-            ("readout_scale", readout_scale),
-        ):
+        sizes = {"in_size": in_size, "width": width, "depth": depth}
+        for name, value in (sizes | {"num_frequencies": num_frequencies}).items():
+            require_count(name, value)
+        scales = {"frequency_scale": frequency_scale, "hidden_scale": hidden_scale}
+        for name, value in (scales | {"readout_scale": readout_scale}).items():
             require_positive(name, value)
-        if not is_concrete((key, frequency_scale, hidden_scale, readout_scale)):
-            raise ValueError(
-                "the frequencies and scales of a FourierMLP are constants: make its key and its scales "
-                "outside of functions that are traced, such as a Joint's or jax.jit's."
-            )
-        # Frequencies are constants, also where a network is made within a compiled function.
-        with jax.ensure_compile_time_eval():
-            frequency_key, readout_key, *keys = jax.random.split(key, 2 + 2 * depth)
-            self.frequencies = _draw_frequencies(
-                frequency_key, num_frequencies, in_size, law, frequency_scale
-            )
-        sizes = [2 * num_frequencies, *[width] * depth]
-        shapes = list(zip(sizes[1:], sizes[:-1], strict=True))
-        self.domain = _network_domain(domain, in_size)
-        self.weights = tuple(
-            jax.random.normal(k, s) for k, s in zip(keys[:depth], shapes, strict=True)
+        frequency_key, *keys = jax.random.split(key, 2 + 2 * depth)
+        self.frequencies = _draw_frequencies(
+            frequency_key, num_frequencies, in_size, law, frequency_scale
         )
-        self.biases = tuple(
-            jax.random.normal(k, s[:1]) for k, s in zip(keys[depth:], shapes, strict=True)
+        self.weights, self.biases, self.readout = _draw_layers(
+            keys, [2 * num_frequencies, *[width] * depth]
         )
-        self.readout = jax.random.normal(readout_key, (width,))
+        self.domain = _input_domain(domain, in_size)
         self.factor = None if boundary is None else Vanishing(boundary, in_size, saturation)
-        self.activation = activation
-        self.hidden_scale = np.asarray(hidden_scale, default_float())
-        self.readout_scale = np.asarray(readout_scale, default_float())
+        self.activation = name_activation(activation)
+        self.hidden_scale = jnp.asarray(hidden_scale, default_float())
+        self.readout_scale = jnp.asarray(readout_scale, default_float())
 
     @property
     def boundary(self) -> Boundary | None:
@@ -134,26 +131,133 @@ class FourierMLP(eqx.Module):
 
     def __call__(self, x: PointLike) -> Float[Array, ""]:
         t = self.domain.to_unit(x)
-        angles = jnp.asarray(self.frequencies, t.dtype) @ t
+        angles = self.frequencies.astype(t.dtype) @ t
         hidden = math.sqrt(2) * jnp.concatenate([jnp.cos(angles), jnp.sin(angles)])
+        activation = activation_function(self.activation)
         for weight, bias in zip(self.weights, self.biases, strict=True):
             before = weight @ hidden / math.sqrt(hidden.shape[0]) + bias
-            hidden = self.activation(self.hidden_scale * before)
+            hidden = activation(self.hidden_scale * before)
         value = self.readout_scale * jnp.dot(self.readout, hidden) / math.sqrt(self.width)
         return value if self.factor is None else self.factor(t) * value
 
 
-def _check_sizes(in_size: int, width: int, depth: int, num_frequencies: int) -> None:
-    for name, value in (
-        ("in_size", in_size),
-        ("width", width),
-        ("depth", depth),
-        ("num_frequencies", num_frequencies),
+class MLP(eqx.Module):
+    """Layers activation(W h/√n + b) and a linear readout, on inputs scaled to [−1, 1].
+
+    Every random parameter has the scale one, so that a weight of a unit with n inputs is a priori
+    N(0, 1/n): the constants of the forward pass are `weight_scale` of the hidden layers and
+    `readout_scale` of the last. Inputs are scaled by `domain`, by default the unit box.
+
+    >>> network = MLP(1, width=64, depth=3, key=jax.random.key(0))
+    >>> network(jnp.array([0.5])).shape
+    ()
+    """
+
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, " _"], ...]
+    readout: Float[Array, " W"]
+    offset: Float[Array, ""]
+    domain: Box
+    activation: Activation = eqx.field(static=True)
+    weight_scale: Float[Array, ""] = constant()
+    readout_scale: Float[Array, ""] = constant()
+
+    def __init__(
+        self,
+        in_size: int,
+        width: int = 64,
+        depth: int = 3,
+        *,
+        key: PRNGKeyArray,
+        weight_scale: Real = 1.0,
+        readout_scale: Real = 1.0,
+        activation: Activation = "tanh",
+        domain: Domain | None = None,
     ):
-        require_count(name, value)
+        for name, count in (("in_size", in_size), ("width", width), ("depth", depth)):
+            require_count(name, count)
+        require_positive("weight_scale", weight_scale)
+        require_positive("readout_scale", readout_scale)
+        offset_key, *keys = jax.random.split(key, 2 + 2 * depth)
+        self.weights, self.biases, self.readout = _draw_layers(keys, [in_size, *[width] * depth])
+        self.offset = jax.random.normal(offset_key)
+        self.domain = _input_domain(domain, in_size)
+        self.activation = name_activation(activation)
+        self.weight_scale = jnp.asarray(weight_scale, default_float())
+        self.readout_scale = jnp.asarray(readout_scale, default_float())
+
+    @property
+    def width(self) -> int:
+        return self.readout.shape[0]
+
+    def __call__(self, x: PointLike) -> Float[Array, ""]:
+        hidden = 2 * self.domain.to_unit(x) - 1
+        activation = activation_function(self.activation)
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            before = weight @ hidden / math.sqrt(hidden.shape[0]) + bias
+            hidden = activation(self.weight_scale * before)
+        value = jnp.dot(self.readout, hidden) / math.sqrt(self.width) + self.offset
+        return self.readout_scale * value
 
 
-def _network_domain(domain: Domain | None, in_size: int) -> Box:
+class Radial(eqx.Module):
+    """s_w Σⱼ wⱼ φⱼ(x) with the white units φ = L⁻¹ k(z, ·) of a kernel at centres z, K = LLᵀ.
+
+    Its energy under `Nodes(kernel, centres)`, the argument, is ½ s_w²|w|² with every mode, so that
+    the readout scale alone says how wide the reference is: a large one leaves the process as it is.
+
+    >>> energy = Nodes("matern32", jnp.linspace(0, 1, 8)[:, None])
+    >>> Radial(energy)(jnp.array([0.3])).shape
+    ()
+    """
+
+    energy: Nodes = constant()
+    readout: Float[Array, " W"]
+    readout_scale: Float[Array, ""] = constant()
+
+    def __init__(self, energy: Nodes, readout_scale: ArrayLike = 1e4):
+        require_positive("readout_scale", readout_scale)
+        self.energy = energy
+        self.readout = jnp.zeros(energy.points.shape[0])
+        self.readout_scale = jnp.asarray(readout_scale, default_float())
+
+    @property
+    def width(self) -> int:
+        return self.readout.shape[0]
+
+    def __call__(self, x: PointLike) -> Float[Array, ""]:
+        units = self.energy.units(self.energy.domain.point(x))
+        return self.readout_scale * jnp.dot(self.readout, units)
+
+
+def activation_function(activation: Activation) -> Callable[[Array], Array]:
+    """The function that an activation's name stands for."""
+    return ACTIVATIONS[activation] if isinstance(activation, str) else activation
+
+
+def name_activation(activation: Activation) -> Activation:
+    """An activation by its name where it has one, so that a network can be saved."""
+    if isinstance(activation, str):
+        if activation not in ACTIVATIONS:
+            known = sorted(ACTIVATIONS)
+            raise ValueError(
+                f"activation must be a function or one of {known}, got {activation!r}."
+            )
+        return activation
+    return {function: name for name, function in ACTIVATIONS.items()}.get(activation, activation)
+
+
+def _draw_layers(keys: list, sizes: list[int]) -> tuple[tuple, tuple, Float[Array, " W"]]:
+    """Weights, biases and the readout of layers with these sizes, all standard normal."""
+    readout_key, *keys = keys
+    depth = len(sizes) - 1
+    shapes = list(zip(sizes[1:], sizes[:-1], strict=True))
+    weights = [jax.random.normal(k, s) for k, s in zip(keys[:depth], shapes, strict=True)]
+    biases = [jax.random.normal(k, s[:1]) for k, s in zip(keys[depth:], shapes, strict=True)]
+    return tuple(weights), tuple(biases), jax.random.normal(readout_key, sizes[-1:])
+
+
+def _input_domain(domain: Domain | None, in_size: int) -> Box:
     if domain is None:
         return Box([0.0] * in_size, [1.0] * in_size)
     if not isinstance(domain, Box) or domain.dimension != in_size:
@@ -163,13 +267,12 @@ def _network_domain(domain: Domain | None, in_size: int) -> Box:
 
 def _draw_frequencies(
     key: PRNGKeyArray, count: int, dimension: int, law: str, scale: ArrayLike
-) -> np.ndarray:
-    """Fixed frequencies: NumPy, so that they are no random parameters."""
+) -> Float[Array, "F d"]:
     if law not in LAWS:
         raise ValueError(f"law must be one of {LAWS}, got {law!r}.")
     direction, radius = jax.random.split(key)
-    draws = np.asarray(jax.random.normal(direction, (count, dimension)), default_float())
+    draws = jax.random.normal(direction, (count, dimension), default_float())
     if law == "cauchy":
         # The multivariate Cauchy is a normal vector over an independent half-normal number.
-        draws = draws / np.abs(np.asarray(jax.random.normal(radius, (count, 1))))
-    return np.asarray(scale) * draws
+        draws = draws / jnp.abs(jax.random.normal(radius, (count, 1), default_float()))
+    return scale * draws

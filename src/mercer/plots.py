@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from .domains import Box
 from .fidelity import kernel_matrix
-from .reference import GaussianProcess
+from .process import GaussianProcess
 from .spectra import Spectrum
 
 INK = "#22313f"

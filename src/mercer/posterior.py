@@ -1,18 +1,19 @@
 """The log density of a network's parameters given data."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .checks import as_real, default_float, require_count, require_finite
-from .density import Params, Prior
+from .density import Density, normal_like
 from .likelihoods import Likelihood
+from .parameters import Params, rows
+from .prior import Prior
+from .tail import Tail, make_tail, tail_variances
 
 
 class PosteriorBatch(NamedTuple):
@@ -22,28 +23,42 @@ class PosteriorBatch(NamedTuple):
     rows: Int[Array, " n"] | None
 
 
-class Posterior(eqx.Module):
+class Posterior(Density):
     """log p(θ | y) up to a constant: the prior plus the log likelihood of data = (X, y).
 
     X has shape (n, d). With a `batch_size`, `batch(key)` also draws rows without replacement
     and their log likelihood is scaled by N/n. Quantities of the likelihood that are given as
-    `LogNormal` are learned too; `params` is then a dict of "network" and "likelihood".
+    hyperpriors are learned too; `params` is then a dict of "network" and "likelihood".
+
+    `tail` says what becomes of the part of the process that the network's units leave out:
+    "independent" adds its variance to the noise of each row and to predictions, "none" leaves the
+    network alone. It is for likelihoods that look at the network's values, by a prior in closed form.
     """
 
     prior: Prior
     likelihood: Likelihood
-    inputs: Float[Array, "N d"]
-    targets: Array
+    inputs: Float[Array, "N d"] = rows()
+    targets: Array = rows()
+    tail: Tail | None
+    tail_rows: Float[Array, " N"] | None = rows()
     batch_size: int | None = eqx.field(static=True)
-    __hash__ = object.__hash__
 
     def __init__(
-        self, prior: Prior, likelihood: Likelihood, data: tuple, batch_size: int | None = None
+        self,
+        prior: Prior,
+        likelihood: Likelihood,
+        data: tuple,
+        batch_size: int | None = None,
+        tail: str = "independent",
     ):
         self.prior = prior
         self.likelihood = likelihood
         self.inputs, self.targets = _check_data(prior, likelihood, data)
         self.batch_size = batch_size
+        self.tail = make_tail(tail, prior, likelihood.observes_points)
+        self.tail_rows = self.tail and likelihood.tail_variance(
+            tail_variances(self.tail, self.inputs)
+        )
         jax.eval_shape(lambda params: self.log_likelihood(params), self.params)
         if batch_size is not None:
             require_count("batch_size", batch_size)
@@ -54,12 +69,10 @@ class Posterior(eqx.Module):
 
     @property
     def params(self) -> Params:
-        """A starting point, and the structure of the parameters."""
         return self.join(self.prior.params, self.likelihood.params)
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether the density needs no batch."""
         return self.prior.is_deterministic and self.batch_size is None
 
     def network(self, params: Params) -> PyTree:
@@ -68,24 +81,23 @@ class Posterior(eqx.Module):
 
     def batch(self, key: PRNGKeyArray) -> PosteriorBatch:
         prior_key, row_key = jax.random.split(key)
-        rows = None
+        chosen = None
         if self.batch_size is not None:
             total = self.inputs.shape[0]
-            rows = jax.random.choice(row_key, total, (self.batch_size,), replace=False)
-        return PosteriorBatch(self.prior.batch(prior_key), rows)
+            chosen = jax.random.choice(row_key, total, (self.batch_size,), replace=False)
+        return PosteriorBatch(self.prior.batch(prior_key), chosen)
 
-    def log_likelihood(self, params: Params, rows: Int[Array, " n"] | None = None):
-        """log p(y | θ), of the given rows alone and scaled by N/n where rows are given."""
-        terms = self.row_terms(params, rows)
-        return jnp.sum(terms) * (self.inputs.shape[0] / terms.shape[0])
+    def __call__(self, params: Params, batch: PosteriorBatch | None = None) -> Float[Array, ""]:
+        prior_batch, chosen = (None, None) if batch is None else batch
+        if chosen is None and self.batch_size is not None:
+            raise ValueError("this posterior has data minibatches: pass posterior.batch(key).")
+        return self.log_prior(params, prior_batch) + self.log_likelihood(params, chosen)
 
-    def row_terms(self, params: Params, rows: Int[Array, " n"] | None = None) -> Float[Array, " n"]:
-        """log p(yᵢ | θ) of each row of the data, or of the given rows."""
-        network_params, learned = self.split(params)
-        likelihood, x, y = self.likelihood.with_params(learned), self.inputs, self.targets
-        if rows is not None:
-            likelihood, x, y = likelihood.at_rows(rows), x[rows], y[rows]
-        return likelihood(self.prior.network(network_params), x, y)
+    def init(self, key: PRNGKeyArray) -> Params:
+        """A start from the prior, and from what is learned of the likelihood its own prior."""
+        network_key, likelihood_key = jax.random.split(key)
+        learned = normal_like(likelihood_key, self.likelihood.params)
+        return self.join(self.prior.init(network_key), learned)
 
     def log_prior(self, params: Params, batch: list | None = None) -> Float[Array, ""]:
         """The prior of the network and of what is learned of the likelihood."""
@@ -93,68 +105,95 @@ class Posterior(eqx.Module):
         hyper = sum(norm.logpdf(leaf) for leaf in jax.tree.leaves(learned))
         return self.prior(network_params, batch) + hyper
 
-    def __call__(self, params: Params, batch: PosteriorBatch | None = None) -> Float[Array, ""]:
-        prior_batch, rows = (None, None) if batch is None else batch
-        if batch is None and self.batch_size is not None:
-            raise ValueError("this posterior has data minibatches: pass posterior.batch(key).")
-        return self.log_prior(params, prior_batch) + self.log_likelihood(params, rows)
+    def log_likelihood(self, params: Params, chosen: Int[Array, " n"] | None = None):
+        """log p(y | θ), of the chosen rows alone and scaled by N/n where rows are chosen."""
+        terms = self.row_terms(params, chosen)
+        return jnp.sum(terms) * (self.inputs.shape[0] / terms.shape[0])
 
-    def draw(self, key: PRNGKeyArray) -> Params:
-        """An exact draw of the prior, as a starting point."""
-        return self._draw(self.prior.draw, key)
+    def row_terms(
+        self, params: Params, chosen: Int[Array, " n"] | None = None
+    ) -> Float[Array, " n"]:
+        """log p(yᵢ | θ) of each row of the data, or of the chosen rows."""
+        likelihood, x, y = self.row_likelihood(params), self.inputs, self.targets
+        if chosen is not None:
+            likelihood, x, y = likelihood.at_rows(chosen), x[chosen], y[chosen]
+        return likelihood(self.network(params), x, y)
 
-    def draw_reference(self, key: PRNGKeyArray) -> Params:
-        """A draw of the reference, as a starting point where the prior has no exact draws."""
-        return self._draw(self.prior.draw_reference, key)
+    def row_likelihood(self, params: Params) -> Likelihood:
+        """The likelihood of the data's rows, the tail's variance in their noise."""
+        likelihood = self.likelihood.with_params(self.split(params)[1])
+        return likelihood if self.tail_rows is None else likelihood.widened(self.tail_rows)
 
     def watch(self, params: Params) -> dict[str, Array]:
-        """What the prior watches, and what is learned of the likelihood."""
+        """What the prior watches, and what is learned of the likelihood, by name."""
         network_params, learned = self.split(params)
-        flat = ravel_pytree(learned)[0]
-        return self.prior.watch(network_params) | ({"likelihood": flat} if flat.size else {})
+        return self.prior.watch(network_params) | self.likelihood.learned(learned)
 
-    def draw_observations(self, key: PRNGKeyArray, params: Params, inputs: Float[Array, "n d"]):
-        """New targets at these inputs, noise and all."""
-        network_params, learned = self.split(params)
-        likelihood = self.likelihood.with_params(learned)
-        return likelihood.draw(key, likelihood.predict(self.prior.network(network_params), inputs))
+    def resolve(self, params: Params) -> tuple["Posterior", Params]:
+        """The posterior that parameters belong to, and those of its networks and likelihood."""
+        return self, params
+
+    def learned(self, group: str, params: dict[str, Array]) -> dict[str, Array]:
+        """Learned quantities in the user's units, from their standardised values."""
+        return self.likelihood.learned(params) if group == "likelihood" else {}
+
+    def tail_variances(self, inputs: Float[Array, "n d"]) -> PyTree[Float[Array, " n"]] | None:
+        """Variances that the units of each network leave out at new inputs; None without a tail."""
+        return None if self.tail is None else self.tail.variances(inputs)
+
+    def draw_observations(
+        self,
+        key: PRNGKeyArray,
+        params: Params,
+        inputs: Float[Array, "n d"],
+        variances: PyTree | None = None,
+    ) -> Array:
+        """New targets at these inputs, noise, and the tail of these variances, and all."""
+        likelihood = self._any_row(params)
+        predicted = likelihood.predict(self.network(params), inputs)
+        if variances is None:
+            return likelihood.draw(key, predicted)
+        noise_key, tail_key = jax.random.split(key)
+        extra = likelihood.tail_variance(variances)
+        widened = likelihood.widened(extra)
+        if widened is likelihood:
+            predicted = predicted + jnp.sqrt(extra) * jax.random.normal(tail_key, predicted.shape)
+        return widened.draw(noise_key, predicted)
 
     def score(
-        self, params: Params, inputs: Float[Array, "n d"], targets: Array
+        self,
+        params: Params,
+        inputs: Float[Array, "n d"],
+        targets: Array,
+        variances: PyTree | None = None,
     ) -> Float[Array, " n"]:
-        """log p(y | θ) of each row of new data."""
-        network_params, learned = self.split(params)
-        likelihood = self.likelihood.with_params(learned)
-        likelihood.require_any_row()
-        return likelihood(self.prior.network(network_params), inputs, targets)
+        """log p(y | θ) of each row of new data, the tail of these variances in its noise."""
+        likelihood = self._any_row(params)
+        if variances is not None:
+            likelihood = likelihood.widened(likelihood.tail_variance(variances))
+        return likelihood(self.network(params), inputs, targets)
 
     def require_inputs(self, inputs: Float[Array, "n d"], name: str = "X") -> None:
         """Raise where the likelihood looks at points and one lies outside the domain."""
         if self.likelihood.observes_points:
             self.prior.require_inside(inputs, name)
 
-    def map_rows(self, function: Callable[[Array], Array]) -> "Posterior":
-        """The same posterior with a function applied to the arrays of its data."""
-        data = function(self.inputs), function(self.targets)
-        return eqx.tree_at(lambda p: (p.inputs, p.targets), self, data)
-
-    def _draw(self, draw_network: Callable[[PRNGKeyArray], Params], key: PRNGKeyArray) -> Params:
-        network_key, likelihood_key = jax.random.split(key)
-        flat, unravel = ravel_pytree(self.likelihood.params)
-        noise = unravel(jax.random.normal(likelihood_key, flat.shape, flat.dtype))
-        return self.join(draw_network(network_key), noise)
-
-    def split(self, params: Params) -> tuple[Params, Any]:
+    def split(self, params: Params) -> tuple[Params, dict[str, Array]]:
         """The parameters of the networks, and what is learned of the likelihood."""
-        if not jax.tree.leaves(self.likelihood.params):
-            return params, self.likelihood.params
+        if not self.likelihood.hyperpriors:
+            return params, {}
         return params["network"], params["likelihood"]
 
-    def join(self, network_params: Params, learned: Any) -> Params:
+    def join(self, network_params: Params, learned: dict[str, Array]) -> Params:
         """The parameters, from those of the networks and what is learned of the likelihood."""
-        if not jax.tree.leaves(self.likelihood.params):
+        if not self.likelihood.hyperpriors:
             return network_params
         return {"network": network_params, "likelihood": learned}
+
+    def _any_row(self, params: Params) -> Likelihood:
+        likelihood = self.likelihood.with_params(self.split(params)[1])
+        likelihood.require_any_row()
+        return likelihood
 
 
 def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Array, Array]:

@@ -5,65 +5,37 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import PyTree
 
 from .checks import default_float, is_concrete, require_positive
-from .domains import Box
-from .energy import Energy, Function, Quadrature
-from .readout import Where, linear_in_readout
+from .domains import Box, Domain
+from .energy import Energy, Function, Quadrature, RootEnergy
+from .parameters import Network, Where, is_network, linear_in_readout
 from .spectra import Spectrum
-
-NUM_WATCHED = 16
 
 
 class Term(NamedTuple):
     """One network with its energy and its mean."""
 
-    network: Any
+    network: Network
     energy: Energy | None
     mean: Function | None
 
+    @property
+    def deviation(self) -> Function:
+        """u − m."""
+        u, mean = self.network, self.mean
+        return u if mean is None else lambda x: u(x) - mean(x)
 
-def subtract(u: Function, mean: Function | None) -> Function:
-    """u − m."""
-    return u if mean is None else lambda x: u(x) - mean(x)
-
-
-def white_coefficients(term: Term) -> Float[Array, " K"]:
-    """cₙ/√λₙ of u − m, for a Quadrature energy."""
-    roots = jnp.exp(-0.5 * term.energy.spectrum.log_eigenvalues)
-    return roots * term.energy.coefficients(subtract(term.network, term.mean))
-
-
-def watch_term(term: Term) -> dict[str, Array]:
-    """Values at a few points and, for a Quadrature energy, leading coefficients and the energy."""
-    points = term.energy.spectrum.domain.lattice(jax.random.key(0), NUM_WATCHED)
-    watched = {"values": jax.vmap(term.network)(points)}
-    if isinstance(term.energy, Quadrature):
-        white = white_coefficients(term)
-        watched["coefficients"] = white[:NUM_WATCHED]
-        watched["mercer_energy"] = 0.5 * jnp.sum(white**2)
-    return watched
-
-
-def is_network(node: Any) -> bool:
-    """Whether a node of a pytree is a network."""
-    return isinstance(node, eqx.Module)
-
-
-def readout_only(networks: PyTree) -> PyTree[bool]:
-    """For `Prior(trainable=…)`: the attribute `readout` of each network alone is random, hidden layers
-    stay as they are."""
-    frozen = jax.tree.map(lambda leaf: False, networks)
-
-    def readouts(tree):
-        return [one.readout for one in jax.tree.leaves(tree, is_leaf=is_network)]
-
-    return eqx.tree_at(readouts, frozen, replace_fn=lambda _: True)
+    @property
+    def domain(self) -> Domain | None:
+        """That of the energy, or the one that a network without an energy was made for."""
+        if self.energy is not None:
+            return self.energy.domain
+        return getattr(self.network, "domain", None)
 
 
 def make_terms(networks: PyTree, energy: PyTree, mean: PyTree) -> list[Term]:
@@ -94,7 +66,7 @@ def check_terms(params: PyTree, terms: list[Term], reference: float | None) -> N
         warnings.warn(
             "reference=None leaves the paper's density, which is improper: parameters wander "
             "freely where the kept modes do not see them. Give a reference to make it a prior.",
-            stacklevel=4,
+            stacklevel=3,
         )
     else:
         require_positive("reference", reference)
@@ -108,7 +80,7 @@ def check_terms(params: PyTree, terms: list[Term], reference: float | None) -> N
 def _check_term(term: Term) -> None:
     if not isinstance(term.energy, Energy):
         raise ValueError(f"energy must be an Energy or None, got {term.energy!r}.")
-    domain = term.energy.spectrum.domain
+    domain = term.energy.domain
     example = jax.ShapeDtypeStruct((domain.dimension,), default_float())
     shape = jax.eval_shape(term.network, example).shape
     if shape != ():
@@ -124,7 +96,7 @@ def _check_term(term: Term) -> None:
     if term.mean is not None:
         _check_mean(term.mean, example)
     vanishes = getattr(term.network, "boundary", None)
-    if vanishes is not None and isinstance(domain, Box):
+    if vanishes is not None and isinstance(term.energy, Quadrature) and isinstance(domain, Box):
         _check_sides(vanishes, term.energy.spectrum)
 
 
@@ -167,8 +139,11 @@ def find_obstacle(
     for term, part in zip(terms, parts, strict=True):
         if term.energy is None:
             continue
-        if not isinstance(term.energy, Quadrature):
-            return f"the closed form needs the Quadrature energy, got {type(term.energy).__name__}."
+        if not isinstance(term.energy, RootEnergy):
+            return (
+                "the closed form needs a deterministic energy, Quadrature or Nodes; got "
+                f"{type(term.energy).__name__}."
+            )
         every = max(1, term.energy.points.shape[0] // 16)
         if not linear_in_readout(term.network, where, term.energy.points[::every]):
             return (

@@ -1,23 +1,27 @@
-"""Room for JAX's threads on machines with few cores.
+"""Threads of LAPACK: one where matrices are small, so that they do not spin against one another.
 
-A batch of small factorisations or triangular solves is cut into tasks for JAX's thread pool by a
-thread of that pool, which then waits for them. Where as many of these run at once as the pool has
-threads, all wait and none works: on two cores, two independent batched solves in one program hang
-for good. One thread more than cores is enough for two networks at once, and costs a tenth; the
-closed forms of one network make no two such calls that could run together. The pool's size is read
-from the environment when JAX starts its first device.
+JAX hands factorisations to the LAPACK that SciPy brings, whose threads wait for each other by spinning.
+On matrices of a few hundred rows they gain nothing on an idle machine, and on a busy one they make a
+factorisation twenty times as slow.
 """
 
-import os
+import contextlib
+from collections.abc import Iterator
 
-ENOUGH = 3
+import jax
+from jaxtyping import PyTree
+from threadpoolctl import threadpool_limits
+
+# Readouts up to this width are factorised by one thread.
+SMALL = 600
 
 
-def make_room() -> None:
-    """Give the pool enough threads that some are left to work. One core has no such pool."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if cores is not None and 1 < cores < ENOUGH:
-        os.environ.setdefault("NPROC", str(ENOUGH))
-
-
-make_room()
+@contextlib.contextmanager
+def few_threads(params: PyTree) -> Iterator[None]:
+    """While it lasts, LAPACK runs on one thread where no array of parameters is wide."""
+    widest = max((max(x.shape, default=1) for x in jax.tree.leaves(params)), default=1)
+    if widest > SMALL:
+        yield
+        return
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield

@@ -1,5 +1,10 @@
 """Hyperparameters: learned with the network, by the evidence's gradient, or compared by evidence."""
 
+from ..hyperpriors import Above as Above
+from ..hyperpriors import Between as Between
+from ..hyperpriors import Hyperprior as Hyperprior
+from ..hyperpriors import LogNormal as LogNormal
+from ..hyperpriors import Normal as Normal
 from .ascent import EmpiricalBayes as EmpiricalBayes
 from .ascent import empirical_bayes as empirical_bayes
 from .evidence import Estimate as Estimate

@@ -17,8 +17,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PRNGKeyArray, PyTree
 
 from ..checks import Real, require_count, require_key, require_positive
+from ..density import evaluate
 from ..diagnostics import ess
-from ..sampling.algorithm import evaluate
 from ..sampling.progress import Bar, interrupts
 from .chains import advance, begin, with_metric
 from .joint import Joint
@@ -108,7 +108,7 @@ class _Climb:
         self.seconds = [jax.jit(second) for second in seconds]
 
     def named(self, vector: Any) -> dict[str, Any]:
-        return dict(zip(self.joint.unknowns, vector, strict=True))
+        return dict(zip(self.joint.hyperpriors, vector, strict=True))
 
     def posterior(self, flat, vector, key):
         return evaluate(self.joint.at(self.named(vector)), self.unravel(flat), key)
@@ -117,12 +117,12 @@ class _Climb:
         return evaluate(self.joint.at(self.named(vector)).prior, self.network_unravel(flat), key)
 
     def start(self, key: PRNGKeyArray, hyper: dict[str, Any] | None) -> None:
-        given = dict.fromkeys(self.joint.unknowns, 0.0) | (hyper or {})
-        if set(given) != set(self.joint.unknowns):
+        given = dict.fromkeys(self.joint.hyperpriors, 0.0) | (hyper or {})
+        if set(given) != set(self.joint.hyperpriors):
             raise ValueError(
-                f"hyper must name {list(self.joint.unknowns)}, got {list(hyper or {})}."
+                f"hyper must name {list(self.joint.hyperpriors)}, got {list(hyper or {})}."
             )
-        self.vector = jnp.stack([jnp.asarray(given[n], float) for n in self.joint.unknowns])
+        self.vector = jnp.stack([jnp.asarray(given[n], float) for n in self.joint.hyperpriors])
 
         @jax.jit
         def draw(key):
@@ -130,7 +130,7 @@ class _Climb:
             laws = [density, density.prior][: len(self.steps)]
             keys = [jax.random.split(k, self.num_chains) for k in jax.random.split(key, len(laws))]
             return [
-                jax.vmap(lambda k, law=law: ravel_pytree(_start(law, k))[0])(each)
+                jax.vmap(lambda k, law=law: ravel_pytree(law.init(k))[0])(each)
                 for law, each in zip(laws, keys, strict=True)
             ]
 
@@ -227,12 +227,6 @@ class _Climb:
             posterior=self.joint.at(self.named(self.vector)),
             params=jax.vmap(self.unravel)(self.chains[0].positions),
         )
-
-
-def _start(law: Any, key: PRNGKeyArray) -> PyTree:
-    """A draw to start from: exact where there are any."""
-    prior = getattr(law, "prior", law)
-    return law.draw(key) if prior.obstacle is None else law.draw_reference(key)
 
 
 def _batch_means(series: np.ndarray, num_batches: int = 5) -> tuple[np.ndarray, np.ndarray]:

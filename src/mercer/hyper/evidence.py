@@ -19,7 +19,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..checks import require_count
-from ..conditioned import Conditioned
+from ..coordinates import NonCentred
 from ..posterior import Posterior
 
 # Share of the particles that weights may leave.
@@ -45,12 +45,12 @@ class Base(NamedTuple):
 
 def make_base(posterior: Any) -> Base:
     """N(0, I) for white coordinates, the prior for all others."""
-    if isinstance(posterior, Conditioned):
+    if isinstance(posterior, NonCentred):
         white = lambda p: jnp.sum(norm.logpdf(ravel_pytree(p)[0]))  # noqa: E731
-        return Base(posterior.draw, white, lambda p: posterior(p) - white(p))
+        return Base(posterior.init, white, lambda p: posterior(p) - white(p))
     if not posterior.prior.normalised:
         raise ValueError("the evidence needs a normalised prior: leave normalised= alone.")
-    return Base(posterior.draw, posterior.log_prior, posterior.log_likelihood)
+    return Base(posterior.init, posterior.log_prior, posterior.log_likelihood)
 
 
 def log_evidence(
@@ -62,14 +62,13 @@ def log_evidence(
 ) -> Estimate:
     """log p(y) by tempered SMC, its error from independent repeats.
 
-    The particles are moved by HMC with `step_size`, in white coordinates: give
-    `Conditioned(posterior, sights)` where a forward map needs sights of its own. In closed form,
-    `Whitened(posterior).log_evidence` and `GaussianProcess.log_evidence` are exact.
+    The particles are moved by HMC with `step_size`, in white coordinates. In closed form,
+    `Frozen(posterior).log_evidence` and `GaussianProcess.log_evidence` are exact.
     """
     require_count("num_particles", num_particles, at_least=2)
     require_count("num_repeats", num_repeats, at_least=2)
     if isinstance(posterior, Posterior):
-        posterior = Conditioned(posterior)
+        posterior = NonCentred(posterior)
     base = make_base(posterior)
     anneal = jax.jit(lambda k: _anneal(k, base, num_particles, step_size))
     found = np.array([float(anneal(k)) for k in jax.random.split(key, num_repeats)])

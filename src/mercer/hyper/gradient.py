@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ..diagnostics import ess
+from ..linear import log_integral as integral
 from .joint import Hyper, Joint
 
 
@@ -49,7 +50,7 @@ def prior_slope(joint: Joint, hyper: Hyper, params: PyTree, batch: Any = None) -
 def log_integral(prior: Any, params: PyTree) -> Float[Array, ""]:
     """log ∫ p̃ over the readouts given the hidden layers, but for what has no hyperparameter."""
     terms = [term for term in prior.terms(params) if term.energy is not None]
-    return sum(prior.readout_law(term).log_normaliser for term in terms)
+    return sum(integral(*prior.energy_rows(term), prior.solver) for term in terms)
 
 
 def evidence_gradient(

@@ -7,6 +7,7 @@ The normalised Mercer prior integrates to one for every hyperparameter λ, so th
 needs no partition function, and any sampler of densities takes it.
 """
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +19,10 @@ import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ..unknowns import Unknown
+from ..coordinates import Coordinates
+from ..density import Density
+from ..hyperpriors import Hyperprior
+from ..posterior import Posterior
 
 Params = dict[str, PyTree]
 Hyper = dict[str, Float[Array, ""]]
@@ -28,11 +32,11 @@ EXTREME = 3.0
 FLAT = 0.8
 
 
-class Joint(eqx.Module):
+class Joint(Density):
     """Parameters and hyperparameters together, for `mercer.sample`.
 
     `make_posterior` takes a dict of values and returns a `Posterior`, or one in other coordinates
-    (`Conditioned` is the fastest by far); `unknowns` holds a prior for each name. `params` is
+    (`NonCentred` is the fastest by far); `hyperpriors` holds a prior for each name. `params` is
     {"hyper": {name: z}, "network": …} with every z standard normal a priori.
 
     >>> import mercer
@@ -42,28 +46,28 @@ class Joint(eqx.Module):
     ...     spectrum = mercer.Matern(1.5, hyper["lengthscale"], 1.0, mercer.Interval(0, 1), 30)
     ...     prior = mercer.Prior(mercer.Quadrature(spectrum), network)
     ...     return mercer.Posterior(prior, mercer.Gaussian(0.1), (x, jnp.sin(x[:, 0])))
-    >>> joint = mercer.Joint(make_posterior, {"lengthscale": mercer.LogNormal(0.3, 1.0)})
+    >>> joint = mercer.hyper.Joint(make_posterior, {"lengthscale": mercer.hyper.LogNormal(0.3, 1.0)})
     >>> joint(joint.params).shape
     ()
     """
 
-    make_posterior: Callable[[Hyper], Any]
-    unknowns: dict[str, Unknown]
+    make_posterior: Callable[[Hyper], Any] = eqx.field(static=True)
+    hyperpriors: dict[str, Hyperprior]
     template: Any
-    is_deterministic = True
-    __hash__ = object.__hash__
+    in_original: bool = eqx.field(static=True)
 
-    def __init__(self, make_posterior: Callable[[Hyper], Any], unknowns: Mapping[str, Any]):
-        _check_unknowns(unknowns)
+    def __init__(self, make_posterior: Callable[[Hyper], Any], hyperpriors: Mapping[str, Any]):
+        _check_hyperpriors(hyperpriors)
         self.make_posterior = make_posterior
-        self.unknowns = dict(unknowns)
-        self.template = make_posterior(self.values(dict.fromkeys(unknowns, jnp.zeros(()))))
-        if not hasattr(self.template, "prior"):
+        self.hyperpriors = dict(hyperpriors)
+        self.in_original = False
+        self.template = make_posterior(self.values(dict.fromkeys(hyperpriors, jnp.zeros(()))))
+        if not isinstance(self.template, Posterior | Coordinates):
             raise ValueError(
                 "make_posterior(values) must return a posterior, such as mercer.Posterior; got "
                 f"{type(self.template).__name__}."
             )
-        for name in unknowns:
+        for name in hyperpriors:
             self._try_extremes(name)
 
     @property
@@ -74,12 +78,13 @@ class Joint(eqx.Module):
     @property
     def params(self) -> Params:
         """A starting point, and the structure of the parameters."""
-        hyper = {name: jnp.zeros(()) for name in self.unknowns}
-        return {"hyper": hyper, "network": self.template.params}
+        hyper = {name: jnp.zeros(()) for name in self.hyperpriors}
+        template = self.template.target if self.in_original else self.template
+        return {"hyper": hyper, "network": template.params}
 
     def values(self, hyper: Mapping[str, Any]) -> Hyper:
         """The hyperparameters as the model has them, from their standard normal numbers."""
-        return {name: f(jnp.asarray(hyper[name], float)) for name, f in self.unknowns.items()}
+        return {name: f(jnp.asarray(hyper[name], float)) for name, f in self.hyperpriors.items()}
 
     def at(self, hyper: Mapping[str, Any]) -> Any:
         """The posterior with these hyperparameters, given as standard normal numbers.
@@ -91,7 +96,30 @@ class Joint(eqx.Module):
         leaves, structure = jax.tree.flatten(made)
         if structure.num_leaves != jax.tree.structure(self.template).num_leaves:
             raise ValueError("make_posterior must build the same model whatever the values.")
-        return jax.tree.unflatten(jax.tree.structure(self.template), leaves)
+        posterior = jax.tree.unflatten(jax.tree.structure(self.template), leaves)
+        return posterior.target if self.in_original else posterior
+
+    @property
+    def target(self) -> "Joint":
+        """The same with the posterior in its own parameters."""
+        if self.in_original or self.template.target is self.template:
+            return self
+        return _in_original(self)
+
+    def original(self, params: Params) -> Params:
+        network = self.at(params["hyper"]).original(params["network"])
+        return {"hyper": params["hyper"], "network": network}
+
+    def resolve(self, params: Params) -> tuple[Posterior, PyTree]:
+        """The posterior with these hyperparameters, and its own parameters."""
+        density = self.at(params["hyper"])
+        return density.target, density.original(params["network"])
+
+    def learned(self, group: str, params: Mapping[str, Any]) -> dict[str, Array]:
+        """Learned quantities in the user's units, from their standardised values."""
+        return (
+            self.values(params) if group == "hyper" else self.template.target.learned(group, params)
+        )
 
     def __call__(self, params: Params, batch: None = None) -> Float[Array, ""]:
         self.require_normalised()
@@ -105,38 +133,24 @@ class Joint(eqx.Module):
         """Raise unless the prior integrates to one whatever the hyperparameters."""
         if not (self.prior.normalised and self.template.is_deterministic):
             raise ValueError(
-                "the normaliser of this prior is unknown and depends on the hyperparameters: use "
+                "the normaliser of this prior is hyperprior and depends on the hyperparameters: use "
                 "a Quadrature energy and a network with a linear readout, whose prior is "
-                "normalised, or mercer.nested_sgld, which estimates what is missing."
+                "normalised, or mercer.hyper.nested_sgld, which estimates what is missing."
             )
 
-    def draw(self, key: PRNGKeyArray) -> Params:
-        """A draw of the hyperprior, and of the network given it: a starting point."""
-        network_key, *keys = jax.random.split(key, 1 + len(self.unknowns))
-        hyper = {n: jax.random.normal(k) for n, k in zip(self.unknowns, keys, strict=True)}
-        return {"hyper": hyper, "network": self.at(hyper).draw(network_key)}
+    def init(self, key: PRNGKeyArray) -> Params:
+        """A draw of the hyperprior, and a start of the network given it."""
+        network_key, *keys = jax.random.split(key, 1 + len(self.hyperpriors))
+        hyper = {n: jax.random.normal(k) for n, k in zip(self.hyperpriors, keys, strict=True)}
+        return {"hyper": hyper, "network": self.at(hyper).init(network_key)}
 
     def network(self, params: Params) -> PyTree:
         """The network, or pytree of networks, with these parameters."""
         return self.at(params["hyper"]).network(params["network"])
 
-    def row_terms(self, params: Params) -> Float[Array, " n"]:
-        """log p(yᵢ | θ, λ) of each row of the data."""
-        return self.at(params["hyper"]).row_terms(params["network"])
-
-    def score(
-        self, params: Params, inputs: Float[Array, "n d"], targets: Array
-    ) -> Float[Array, " n"]:
-        """log p(y | θ, λ) of each row of new data."""
-        return self.at(params["hyper"]).score(params["network"], inputs, targets)
-
-    def draw_observations(self, key: PRNGKeyArray, params: Params, inputs: Float[Array, "n d"]):
-        """New targets at these inputs, noise and all."""
-        return self.at(params["hyper"]).draw_observations(key, params["network"], inputs)
-
     def require_inputs(self, inputs: Float[Array, "n d"], name: str = "X") -> None:
         """Raise where the likelihood looks at points and one lies outside the domain."""
-        self.template.require_inputs(inputs, name)
+        self.template.target.require_inputs(inputs, name)
 
     def watch(self, params: Params) -> dict[str, Array]:
         """The hyperparameters' values."""
@@ -145,13 +159,13 @@ class Joint(eqx.Module):
     def tell_flat_directions(self, hyper: Mapping[str, Any]) -> list[str]:
         """A sentence for each direction that draws, leaves of any equal shape, have learned nothing
         about: there the posterior is as wide as the prior."""
-        white = np.stack([np.ravel(hyper[name]) for name in self.unknowns], axis=1)
+        white = np.stack([np.ravel(hyper[name]) for name in self.hyperpriors], axis=1)
         sizes, axes = np.linalg.eigh(np.atleast_2d(np.cov(white, rowvar=False)))
         told = []
         for size, axis in zip(sizes, axes.T, strict=True):
             parts = [
                 f"{name} ({weight:+.2f})"
-                for name, weight in zip(self.unknowns, axis, strict=True)
+                for name, weight in zip(self.hyperpriors, axis, strict=True)
                 if abs(weight) > 0.3
             ]
             if size < FLAT:
@@ -168,8 +182,8 @@ class Joint(eqx.Module):
     def _try_extremes(self, name: str) -> None:
         """Build the model where this hyperparameter is as far out as its prior takes it."""
         for z in (-EXTREME, EXTREME):
-            hyper = dict.fromkeys(self.unknowns, jnp.zeros(())) | {name: jnp.asarray(z)}
-            value = float(self.unknowns[name](jnp.asarray(z)))
+            hyper = dict.fromkeys(self.hyperpriors, jnp.zeros(())) | {name: jnp.asarray(z)}
+            value = float(self.hyperpriors[name](jnp.asarray(z)))
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 try:
@@ -177,7 +191,7 @@ class Joint(eqx.Module):
                 except ValueError as error:
                     raise ValueError(
                         f"the prior of {name} reaches {value:.4g}, which cannot be: {error} "
-                        "Give it a narrower prior, or a limit by mercer.Above or mercer.Between."
+                        "Give it a narrower prior, or a limit by mercer.hyper.Above or .Between."
                     ) from error
             for one in caught:
                 warnings.warn(
@@ -185,14 +199,23 @@ class Joint(eqx.Module):
                 )
 
 
-def _check_unknowns(unknowns: Any) -> None:
-    if not isinstance(unknowns, Mapping) or not unknowns:
+def _check_hyperpriors(hyperpriors: Any) -> None:
+    if not isinstance(hyperpriors, Mapping) or not hyperpriors:
         raise ValueError(
-            f"unknowns must be a dict of a prior for each hyperparameter, got {unknowns!r}."
+            f"hyperpriors must be a dict of a prior for each hyperparameter, got {hyperpriors!r}."
         )
-    for name, unknown in unknowns.items():
-        if not isinstance(unknown, Unknown):
+    for name, hyperprior in hyperpriors.items():
+        if not isinstance(hyperprior, Hyperprior):
             raise ValueError(
-                f"{name} needs a proper prior, such as mercer.LogNormal(median, spread), "
-                f"Normal, Above or Between; got {unknown!r}."
+                f"{name} needs a proper prior, such as mercer.hyper.LogNormal(median, spread), "
+                f"Normal, Above or Between; got {hyperprior!r}."
             )
+
+
+def _in_original(joint: Joint) -> Joint:
+    """A copy of a joint density whose posterior is in its own parameters."""
+    copy = object.__new__(Joint)
+    for field in dataclasses.fields(joint):
+        object.__setattr__(copy, field.name, getattr(joint, field.name))
+    object.__setattr__(copy, "in_original", True)
+    return copy

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from ..diagnostics import load_arviz
 from ..draws import Draws
+from ..draws.predict import Predictive
 
 
 def leave_one_out(draws: Draws) -> Any:
@@ -16,10 +18,20 @@ def leave_one_out(draws: Draws) -> Any:
     """
     if draws.params is None:
         raise ValueError("the parameters were not kept; sample with keep_params=True.")
-    if not hasattr(draws.density, "row_terms"):
+    if not isinstance(draws.density, Predictive):
         raise ValueError("a prior has no data to leave out: this needs draws of a posterior.")
-    terms = jax.jit(lambda p: jax.lax.map(lambda q: jax.lax.map(draws.density.row_terms, q), p))
-    rows = np.asarray(terms(draws.params))
+    rows = np.asarray(_row_terms(draws.density, draws.params))
     arviz = load_arviz()
     held = arviz.from_dict(posterior={"row": rows[..., 0]}, log_likelihood={"y": rows})
     return arviz.loo(held, pointwise=True)
+
+
+@eqx.filter_jit
+def _row_terms(density: Any, params: Any) -> Any:
+    """log p(yᵢ | θ) of each row, for parameters with leading axes of chains and draws."""
+
+    def terms(draw):
+        posterior, own = density.resolve(draw)
+        return posterior.row_terms(own)
+
+    return jax.lax.map(lambda chain: jax.lax.map(terms, chain), params)

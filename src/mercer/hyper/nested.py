@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray, PyTree
 
 from ..checks import Real, require_count, require_positive
-from ..sampling.algorithm import Algorithm, Info, evaluate, make_info, normal_like
+from ..density import evaluate, normal_like
+from ..sampling.algorithm import Algorithm, Info, make_info
 from .gradient import prior_slope
 from .joint import Joint
 
@@ -39,13 +40,12 @@ class NestedLangevin(Algorithm):
 
     def init(self, key: PRNGKeyArray, density: Joint, params: PyTree) -> NestedState:
         prior = density.at(params["hyper"]).prior
+
         # From exact draws where there are any, and with the hyperparameters held until they settle:
         # particles that are not of the prior yet would drive them away.
-        draw = prior.draw if prior.obstacle is None else prior.draw_reference
-
         def settle(key):
-            draw_key, key = jax.random.split(key)
-            return self._move(key, prior, draw(draw_key), NUM_SETTLING)
+            init_key, key = jax.random.split(key)
+            return self._move(key, prior, prior.init(init_key), NUM_SETTLING)
 
         return NestedState(params, jax.vmap(settle)(jax.random.split(key, self.num_particles)))
 

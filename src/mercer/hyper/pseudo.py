@@ -10,7 +10,8 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..checks import Real, require_count, require_positive
-from ..sampling.algorithm import Algorithm, Info, make_info, normal_like
+from ..density import normal_like
+from ..sampling.algorithm import Algorithm, Info, make_info
 from .evidence import make_base
 from .joint import Joint
 

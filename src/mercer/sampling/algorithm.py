@@ -1,7 +1,6 @@
 """What a sampling algorithm is: `init`, `step`, and `adapt` for those that tune themselves."""
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-Density = Callable[..., Float[Array, ""]]
+from ..density import Density, evaluate, gradient
 
 
 class Info(NamedTuple):
@@ -76,24 +75,6 @@ class Algorithm(eqx.Module):
         return gradient(density, params, key)
 
     def heat(self, state: Any, noise: PyTree) -> PyTree | None:
-        """How much the gradient's own noise, of this variance, adds to the temperature one of
-        each parameter; None where an algorithm takes it up or has none."""
+        """Excess temperature of each parameter caused by gradient noise of this variance; None where
+        an algorithm takes it up or has none."""
         return None
-
-
-def evaluate(density: Density, params: PyTree, key: PRNGKeyArray) -> Float[Array, ""]:
-    """The log density, or the unbiased estimate that one batch gives."""
-    return density(params, density.batch(key)) if hasattr(density, "batch") else density(params)
-
-
-def gradient(density: Density, params: PyTree, key: PRNGKeyArray) -> PyTree:
-    """∇ log density, or the unbiased estimate that one batch gives."""
-    return jax.grad(evaluate, argnums=1)(density, params, key)
-
-
-def normal_like(key: PRNGKeyArray, tree: PyTree) -> PyTree:
-    """Independent standard normal numbers in the shape of a pytree."""
-    leaves, structure = jax.tree.flatten(tree)
-    keys = jax.random.split(key, len(leaves))
-    drawn = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(structure, drawn)

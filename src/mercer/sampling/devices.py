@@ -9,6 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
 from ..checks import require_count
+from ..parameters import roles
 
 
 def make_mesh(num_chains: int, data_devices: int = 1) -> Mesh:
@@ -43,18 +44,27 @@ def spread_chains(tree: PyTree, mesh: Mesh) -> PyTree:
 def spread_density(density: Any, mesh: Mesh) -> Any:
     """The density with its arrays on every device, and the rows of its data over the data axis."""
     everywhere = NamedSharding(mesh, PartitionSpec())
-    density = jax.tree.map(lambda x: _put(x, everywhere) if is_jax(x) else x, density)
     parts = mesh.shape["data"]
     if parts == 1:
-        return density
-    if not hasattr(density, "map_rows"):
+        return jax.tree.map(lambda x: _put(x, everywhere) if is_jax(x) else x, density)
+    marked = roles(density)
+    rows = [
+        x
+        for x, role in zip(*map(jax.tree.leaves, (density, marked)), strict=True)
+        if role == "rows"
+    ]
+    if not rows:
         raise ValueError("data_devices is for a Posterior: this density has no rows of data.")
-    if len(density.inputs) % parts:
+    if len(rows[0]) % parts:
         raise ValueError(
-            f"{len(density.inputs)} rows of data cannot be spread evenly over {parts} devices."
+            f"{len(rows[0])} rows of data cannot be spread evenly over {parts} devices."
         )
-    rows = NamedSharding(mesh, PartitionSpec("data"))
-    return density.map_rows(lambda x: _put(x, rows))
+    over_data = NamedSharding(mesh, PartitionSpec("data"))
+    return jax.tree.map(
+        lambda x, role: _put(x, over_data if role == "rows" else everywhere) if is_jax(x) else x,
+        density,
+        marked,
+    )
 
 
 def is_jax(leaf: Any) -> bool:

@@ -72,6 +72,11 @@ class Bar:
     def __exit__(self, *_: Any) -> None:
         self.bar.stop()
 
+    def announce(self, words: str | None) -> None:
+        """A line that stays: what was chosen for this run."""
+        if words is not None and not self.bar.disable:
+            self.bar.console.print(f"mercer: {words}", highlight=False)
+
     def say(self, words: str) -> None:
         """What is being done, where no draws are made."""
         self.bar.update(self.task, description=words)

@@ -15,14 +15,17 @@ from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray, PyTree
 
 from ..checks import Real, require_count, require_key, require_positive
+from ..density import Density, FunctionDensity
 from ..draws import Draws
-from ..rows import Layout, Memory
-from .algorithm import Algorithm, Density, Info, sum_up
-from .bring import Brought
+from ..draws.layout import Layout, Memory
+from ..threads import few_threads
+from .algorithm import Algorithm, Info, sum_up
+from .algorithms.blackjax import BlackJAX
 from .devices import agree, gather, make_mesh, over_chains, spread_chains, spread_density
-from .identity import fingerprint
+from .fingerprint import fingerprint
+from .initialisation import as_starts, check_starts, find_starts
+from .paths import choose_path
 from .progress import Bar, interrupts, wait
-from .starts import as_starts, check_starts, find_starts
 from .store import Store
 from .temperature import measure_temperature
 
@@ -56,8 +59,8 @@ class Plan:
 
 def sample(
     key: PRNGKeyArray,
-    density: Density,
-    algorithm: Algorithm | Any,
+    density: Density | Callable[[PyTree], Any],
+    algorithm: Algorithm | Any = None,
     *,
     num_draws: int = 1000,
     num_warmup: int = 500,
@@ -72,12 +75,16 @@ def sample(
     data_devices: int = 1,
     progress: bool = True,
 ) -> Draws:
-    """Draw from a log density with any algorithm.
+    """Draw from a log density: by the best path for it, or as an algorithm that is given does.
+
+    Without an `algorithm`, exact draws are made where there are any, a posterior with closed-form
+    readouts is sampled in white coordinates, and a line says what was chosen. Draws are in the
+    density's own parameters whatever the coordinates. `density` may be a plain function, with `init`.
 
     `record(params)` is kept for each draw, an array or a pytree of arrays; without it the
     parameters are, and the values, leading coefficients and energy that `density.watch` tells.
-    `init` is one set of parameters with a leading axis of chains; by default exact draws of the
-    prior where there are any. With a `store`, draws go to a folder as they come, a checkpoint
+    `init` is one set of parameters with a leading axis of chains; by default draws of
+    `density.init`. With a `store`, draws go to a folder as they come, a checkpoint
     every `checkpoint_seconds`, and `resume=True` goes on with it to the same draws as a run that
     never stopped. Ctrl-C ends after the current chunk and returns what there is.
 
@@ -86,25 +93,41 @@ def sample(
     require_key(key)
     if resume and store is None:
         raise ValueError("resume=True needs the store to go on with.")
+    density = _as_density(density, init)
+    words = None
+    if algorithm is None:
+        density, algorithm, words = choose_path(density)
     plan = _plan(
         density, num_draws, num_warmup, num_chains, thin, record, keep_params,
         checkpoint_seconds, data_devices,
     )  # fmt: skip
     algorithm = _check(density, algorithm)
     start_key, check_key, warm_key, run_key = jax.random.split(key, 4)
-    params = find_starts(start_key, density, num_chains) if init is None else as_starts(init)
-    check_starts(check_key, density, algorithm, params, num_chains)
-    _check_record(plan, params)
-    rows: Memory | Store = Memory(num_draws)
-    if store is not None:
-        identity = fingerprint(
-            density, key, algorithm, thin, num_warmup, num_chains, record, plan.keep_params
-        )
-        rows = Store(Path(store), identity, resume, num_draws)
-    loop = _Loop(density, plan, jax.random.split(run_key, num_chains), rows)
-    with interrupts() as stop, Bar(progress, num_draws, 0) as bar:
+    with interrupts() as stop, few_threads(density.params), Bar(progress, num_draws, 0) as bar:
+        bar.announce(words)
+        params = find_starts(start_key, density, num_chains) if init is None else as_starts(init)
+        check_starts(check_key, density, algorithm, params, num_chains)
+        _check_record(density, plan, params)
+        rows: Memory | Store = Memory(num_draws)
+        if store is not None:
+            identity = fingerprint(
+                density, key, algorithm, thin, num_warmup, num_chains, record, plan.keep_params
+            )
+            rows = Store(Path(store), identity, resume, num_draws)
+        loop = _Loop(density, plan, jax.random.split(run_key, num_chains), rows)
         loop.begin(algorithm, jax.random.split(warm_key, num_chains), params, bar, stop)
         return loop.run(bar, stop)
+
+
+def _as_density(density: Any, init: PyTree | None) -> Density:
+    """The density, or a plain function as one."""
+    if isinstance(density, Density):
+        return density
+    if not callable(density):
+        raise ValueError(f"density must be a Density or a function, got {type(density).__name__}.")
+    if init is None:
+        raise ValueError("a plain function does not say where to start: give init=.")
+    return FunctionDensity(density, jax.tree.map(lambda x: jnp.asarray(x)[0], init))
 
 
 class _Loop:
@@ -136,7 +159,7 @@ class _Loop:
             bar.say(f"warm-up, {self.plan.num_warmup} steps")
             run = over_chains(lambda *a: eqx.filter(warm(*a), eqx.is_array), self.plan.mesh, 1)
             self.arrays = wait(jax.jit(run)(arrays, each), stop)
-        told = eqx.filter_eval_shape(self._tell, self.arrays)
+        told = eqx.filter_eval_shape(self._tell, self.spread, self.arrays)
         self.layout = Layout.of(told)
         row_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(told))
         self.capacity = int(np.clip(CHUNK_BYTES // row_bytes, 1, MAX_CHUNK))
@@ -177,7 +200,7 @@ class _Loop:
             rows=self.rows,
             layout=self.layout,
             num_draws=min(self.done, self.plan.num_draws),
-            density=self.density,
+            density=self.density.target,
             algorithm=algorithm,
             interrupted=self.done < self.plan.num_draws,
             temperature=measure_temperature(self.spread, algorithm, state, self.keys),
@@ -207,12 +230,12 @@ class _Loop:
                 carry, finite, buffer = held
                 keys = jax.vmap(lambda k: jax.random.fold_in(k, begin + i))(each[1])
                 carry, infos = jax.vmap(lambda a, k: advance(density, a, k))(carry, keys)
-                told = self._tell(carry, infos)
+                told = self._tell(density, carry, infos)
                 finite = finite.at[:, i].set(_finite(eqx.combine(carry, self.static)[1].position))
                 buffer = jax.tree.map(lambda b, t: b.at[:, i].set(t), buffer, told)
                 return carry, finite, buffer
 
-            shapes = eqx.filter_eval_shape(self._tell, each[0])
+            shapes = eqx.filter_eval_shape(self._tell, density, each[0])
             blank = jax.tree.map(
                 lambda s: jnp.zeros((s.shape[0], self.capacity, *s.shape[1:]), s.dtype), shapes
             )
@@ -224,14 +247,15 @@ class _Loop:
             shared[0], jnp.asarray(begin), jnp.asarray(size), (carry, self.keys)
         )
 
-    def _tell(self, arrays: PyTree, infos: Any = None) -> dict[str, Any]:
-        """What is kept of one draw of every chain."""
-        position = eqx.combine(arrays, self.static)[1].position
+    def _tell(self, density: Density, arrays: PyTree, infos: Any = None) -> dict[str, Any]:
+        """What is kept of one draw of every chain, in the target's own parameters."""
+        position = jax.vmap(density.original)(eqx.combine(arrays, self.static)[1].position)
         num_chains = jax.tree.leaves(position)[0].shape[0]
         blank = dict.fromkeys(Info._fields, jnp.zeros(num_chains))
+        record = density.target.watch if self.plan.record is None else self.plan.record
         return {
             "sample_stats": blank if infos is None else infos._asdict(),
-            "posterior": None if self.plan.record is None else jax.vmap(self.plan.record)(position),
+            "posterior": jax.vmap(record)(position),
             "params": position if self.plan.keep_params else None,
         }
 
@@ -288,21 +312,20 @@ def _plan(
     require_positive("checkpoint_seconds", seconds)
     mesh = make_mesh(num_chains, data_devices)
     keep = record is None if keep_params is None else keep_params
-    watch = getattr(density, "watch", None) if record is None else record
-    if watch is None and not keep:
+    if record is None and not keep and isinstance(density, FunctionDensity):
         raise ValueError("nothing would be kept: give record=, or leave keep_params alone.")
-    return Plan(num_draws, num_warmup, num_chains, thin, watch, keep, float(seconds), mesh)
+    return Plan(num_draws, num_warmup, num_chains, thin, record, keep, float(seconds), mesh)
 
 
 def _check(density: Density, algorithm: Any) -> Algorithm:
     if isinstance(algorithm, blackjax.base.SamplingAlgorithm):
-        algorithm = Brought(algorithm)
+        algorithm = BlackJAX(algorithm)
     if not isinstance(algorithm, Algorithm):
         raise ValueError(
             f"algorithm must be one of mercer's, such as mercer.nuts(), or a BlackJAX algorithm; "
             f"got {type(algorithm).__name__}."
         )
-    if algorithm.needs_deterministic and not getattr(density, "is_deterministic", True):
+    if algorithm.needs_deterministic and not density.is_deterministic:
         raise ValueError(
             f"{type(algorithm).__name__} needs a deterministic density: use the Quadrature energy "
             "and no batch_size, or a stochastic gradient sampler such as mercer.sgld."
@@ -310,10 +333,11 @@ def _check(density: Density, algorithm: Any) -> Algorithm:
     return algorithm
 
 
-def _check_record(plan: Plan, params: PyTree) -> None:
-    if plan.record is None:
+def _check_record(density: Density, plan: Plan, params: PyTree) -> None:
+    record = plan.record
+    if record is None:
         return
-    one = jax.tree.map(lambda x: x[0], params)
-    leaves = jax.tree.leaves(eqx.filter_eval_shape(plan.record, one))
+    first = jax.tree.map(lambda x: x[0], params)
+    leaves = jax.tree.leaves(eqx.filter_eval_shape(lambda p: record(density.original(p)), first))
     if not leaves or not all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         raise ValueError("record(params) must return an array or a pytree of arrays.")

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .algorithm import Algorithm, Density
+from ..density import Density
+from .algorithm import Algorithm
 from .devices import gather
 
 NUM_BATCHES = 16
@@ -20,10 +21,10 @@ def measure_temperature(density: Density, algorithm: Algorithm, states: Any, key
     variance is C, so that parameters move at the temperature 1 + hC/2: the mean over each array
     of parameters, and of those the largest. One for a deterministic density.
     """
-    if getattr(density, "is_deterministic", True):
+    if density.is_deterministic:
         return 1.0
 
-    def excess(algorithm, state, key):
+    def excess(density, algorithm, state, key):
         def one(key):
             return algorithm.slope(density, state.position, key)
 
@@ -33,5 +34,7 @@ def measure_temperature(density: Density, algorithm: Algorithm, states: Any, key
             return jnp.zeros(())
         return jnp.max(jnp.stack([jnp.mean(leaf) for leaf in jax.tree.leaves(heat)]))
 
-    found = eqx.filter_jit(eqx.filter_vmap(excess))(algorithm, states, keys)
+    found = eqx.filter_jit(eqx.filter_vmap(excess, in_axes=(None, 0, 0, 0)))(
+        density, algorithm, states, keys
+    )
     return 1.0 + float(np.mean(gather(found)))

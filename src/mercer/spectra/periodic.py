@@ -21,7 +21,7 @@ class Periodic(Spectrum):
     eigenpairs on the domain come from `FiniteRank`.
 
     >>> from mercer import Interval
-    >>> wave = Periodic(period=0.18, lengthscale=0.05, num_harmonics=5, domain=Interval(0, 1))
+    >>> wave = Periodic(0.18, 0.05, Interval(0, 1), num_harmonics=5)
     >>> round(float(wave.kernel(0.1, 0.28)), 6)
     1.0
     """
@@ -31,7 +31,7 @@ class Periodic(Spectrum):
     joint: FiniteRank
 
     def __init__(
-        self, period: ArrayLike, lengthscale: ArrayLike, num_harmonics: int, domain: Domain
+        self, period: ArrayLike, lengthscale: ArrayLike, domain: Domain, num_harmonics: int
     ):
         require_positive("period", period)
         require_positive("lengthscale", lengthscale)

@@ -10,34 +10,65 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, is_concrete, require_count, require_positive
 from ..domains import Domain, PointLike, RealLine
-from .base import Spectrum
+from .base import Derived, Spectrum
 from .boundary import BoundaryLike
 from .box import BoxSpectrum
 from .heat import box_heat, box_heat_trace
 from .laplace_basis import LaplaceBasis, laplace_basis
 
 
-def SquaredExponential(  # noqa: N802 - reads as the name of a process
-    lengthscale: ArrayLike,
-    variance: ArrayLike,
-    domain: Domain,
-    num_modes: int,
-    boundary: BoundaryLike = "neumann",
-) -> Spectrum:
-    """The squared exponential process with length scale ℓ: sines on a box, Hermite functions on R.
+class SquaredExponential(Derived):
+    """The squared exponential process with length scale ℓ: cosines on a box, Hermite functions on R.
 
     >>> from mercer import RealLine
     >>> process = SquaredExponential(0.5, 1.0, RealLine(1.0), num_modes=60)
     >>> round(float(process.kept_kernel(0.3, 0.3)), 6)
     1.0
     """
-    require_positive("lengthscale", lengthscale)
-    require_positive("variance", variance)
-    scales = jnp.asarray(lengthscale, default_float()), jnp.asarray(variance, default_float())
-    if isinstance(domain, RealLine):
+
+    spectrum: "SquaredExponentialBox | SquaredExponentialLine"
+
+    def __init__(
+        self,
+        lengthscale: ArrayLike,
+        variance: ArrayLike,
+        domain: Domain,
+        num_modes: int,
+        boundary: BoundaryLike = "neumann",
+    ):
+        require_positive("lengthscale", lengthscale)
+        require_positive("variance", variance)
+        scales = jnp.asarray(lengthscale, default_float()), jnp.asarray(variance, default_float())
+        if isinstance(domain, RealLine):
+            require_count("num_modes", num_modes)
+            self.spectrum = SquaredExponentialLine(domain, num_modes, *scales)
+        else:
+            self.spectrum = SquaredExponentialBox(
+                laplace_basis(domain, num_modes, boundary), *scales
+            )
+
+    @property
+    def lengthscale(self) -> Float[Array, ""]:
+        return self.spectrum.lengthscale
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        return self.spectrum.variance
+
+    @property
+    def log_eigenvalues(self) -> Float[Array, " K"]:
+        return self.spectrum.log_eigenvalues
+
+    @property
+    def trace(self) -> Float[Array, ""]:
+        return self.spectrum.trace
+
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
+        return self.spectrum.kernel(s, t)
+
+    def with_modes(self, num_modes: int) -> "SquaredExponential":
         require_count("num_modes", num_modes)
-        return SquaredExponentialLine(domain, num_modes, *scales)
-    return SquaredExponentialBox(laplace_basis(domain, num_modes, boundary), *scales)
+        return eqx.tree_at(lambda s: s.spectrum, self, self.spectrum.with_modes(num_modes))
 
 
 class SquaredExponentialBox(BoxSpectrum):
@@ -117,6 +148,9 @@ class SquaredExponentialLine(Spectrum):
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         gap = self.domain.point(s)[0] - self.domain.point(t)[0]
         return self.variance * jnp.exp(-0.5 * jnp.square(gap / self.lengthscale))
+
+    def with_modes(self, num_modes: int) -> "SquaredExponentialLine":
+        return SquaredExponentialLine(self.domain, num_modes, self.lengthscale, self.variance)
 
     def quadrature_points(self) -> int:
         with jax.ensure_compile_time_eval():

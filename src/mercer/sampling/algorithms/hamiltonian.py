@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ..checks import Real, require_count, require_positive
-from .algorithm import Algorithm, Density, Info, make_info
+from ...checks import Real, require_count, require_positive
+from ...density import Density
+from ..algorithm import Algorithm, Info, make_info
 
 ADAPTATIONS = ("diagonal", "dense", "low_rank", "step")
 

@@ -8,13 +8,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ..checks import require_count
-from ..draws import Draws
-from ..posterior import Posterior
-from ..rows import Layout, Memory
-from .algorithm import Info
-from .maximise import maximise
-from .starts import find_starts
+from ...checks import require_count
+from ...draws import Draws
+from ...draws.layout import Layout, Memory
+from ...optimise import maximise
+from ...posterior import Posterior
+from ..algorithm import Info
+from ..initialisation import find_starts
 
 # Our statistics, under the names that NumPyro has for them.
 FIELDS = {

@@ -1,4 +1,4 @@
-"""What a run is, so that a store goes on with no other.
+"""Fingerprint of a run: a store resumes only the run that began it.
 
 Arrays count by every bit, functions by their instructions, constants, defaults and what they close
 over. Arrays that were computed round otherwise on another kind of machine, which is another run then.

@@ -1,6 +1,6 @@
 """Predictions of many networks at many points, a block of points at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -12,7 +12,8 @@ import zarr
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from .checks import default_float, require_count
+from ..checks import default_float, require_count
+from ..likelihoods import values_at
 
 
 @runtime_checkable
@@ -23,6 +24,15 @@ class Sliceable(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def __getitem__(self, rows: slice) -> Any: ...
+
+
+@runtime_checkable
+class Predictive(Protocol):
+    """A density of which parameters belong to a posterior: its own, or one for each draw."""
+
+    def resolve(self, params: Any) -> tuple[Any, Any]:
+        """The posterior that parameters belong to, and its own parameters."""
+        ...
 
 
 class Prediction(NamedTuple):
@@ -36,7 +46,7 @@ class Prediction(NamedTuple):
 def joint_samples(density, params, points, noise_key, chunk: int, out) -> Any:
     """Values (draws, points) of every network with these parameters."""
     return _collect(
-        density, points, noise_key, chunk, out, lambda *at: _values(density, params, *at)
+        density, points, noise_key, chunk, out, lambda *at: _values(density, params, *at).values
     )
 
 
@@ -55,54 +65,98 @@ def moments(density, params, points, quantiles: tuple, noise_key, chunk: int, ou
     return Prediction(found["mean"], found["sd"], found["quantiles"])
 
 
-def _evaluate(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> PyTree:
-    """One network's values at the points, or observations there."""
-    if key is None:
-        network = density.network(params)
-        is_one = lambda node: callable(node)  # noqa: E731
-        return jax.tree.map(lambda u: jax.vmap(u)(x), network, is_leaf=is_one)
-    return density.draw_observations(key, params, x)
+def log_scores(density: Any, params: PyTree, points: Any, targets: Any) -> np.ndarray:
+    """log p(y | θ) of new data, shape (draws, points)."""
+    x, y = jnp.asarray(points, default_float()), jnp.asarray(targets)
+    density.require_inputs(x, "points")
+    return np.asarray(_scores(density, params, x, y))
 
 
 @eqx.filter_jit
-def _values(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> PyTree:
+def _scores(density: Any, params: PyTree, x: Array, y: Array) -> Array:
+    shared = _shared_tail(density, x)
+
+    def score(draw):
+        posterior, own = density.resolve(draw)
+        tail = posterior.tail_variances(x) if shared is None else shared
+        return posterior.score(own, x, y, tail)
+
+    return jax.lax.map(score, params)
+
+
+def _shared_tail(density: Any, x: Array) -> PyTree | None:
+    """Variances of the tail where these are the same for all draws, else None."""
+    return density.tail_variances(x) if hasattr(density, "tail_variances") else None
+
+
+class _Value(NamedTuple):
+    """Values of the networks at the points, or observations there, and variances of the tail."""
+
+    values: PyTree
+    tail: PyTree
+
+
+def _evaluate(
+    density, params: PyTree, x: Array, key: PRNGKeyArray | None, shared: PyTree
+) -> _Value:
+    if not isinstance(density, Predictive):
+        values = values_at(density.network(params), x)
+        return _Value(values, jax.tree.map(jnp.zeros_like, values))
+    posterior, own = density.resolve(params)
+    tail = posterior.tail_variances(x) if shared is None else shared
+    if key is not None:
+        values = posterior.draw_observations(key, own, x, tail)
+        return _Value(values, jax.tree.map(jnp.zeros_like, values))
+    values = values_at(posterior.network(own), x)
+    return _Value(values, jax.tree.map(jnp.zeros_like, values) if tail is None else tail)
+
+
+@eqx.filter_jit
+def _values(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> _Value:
     """(draws, points), one network at a time so that its hidden layer alone is in memory."""
+    shared = _shared_tail(density, x)
     if key is None:
-        return jax.lax.map(lambda p: _evaluate(density, p, x, None), params)
+        return jax.lax.map(lambda p: _evaluate(density, p, x, None, shared), params)
     keys = jax.random.split(key, jax.tree.leaves(params)[0].shape[0])
-    return jax.lax.map(lambda pair: _evaluate(density, pair[0], x, pair[1]), (params, keys))
+    return jax.lax.map(lambda pair: _evaluate(density, pair[0], x, pair[1], shared), (params, keys))
 
 
 @eqx.filter_jit
 def _summarised(density, params: PyTree, levels: Array, x: Array, key) -> dict[str, PyTree]:
-    values = _values(density, params, x, key)
-    return {
-        "mean": jax.tree.map(lambda v: jnp.mean(v, axis=0), values),
-        "sd": jax.tree.map(lambda v: jnp.std(v, axis=0, ddof=1), values),
-        "quantiles": jax.tree.map(lambda v: jnp.quantile(v, levels, axis=0), values),
-    }
+    values, tail = _values(density, params, x, key)
+    mean = jax.tree.map(lambda v: jnp.mean(v, axis=0), values)
+    own = jax.tree.map(lambda v: jnp.std(v, axis=0, ddof=1), values)
+    sd = jax.tree.map(lambda s, t: jnp.sqrt(s**2 + jnp.mean(t, axis=0)), own, tail)
+
+    def widen(v, m, narrow, wide):
+        ratio = jnp.where(narrow > 0, wide / jnp.where(narrow > 0, narrow, 1.0), 1.0)
+        return m[None] + ratio[None] * (jnp.quantile(v, levels, axis=0) - m[None])
+
+    return {"mean": mean, "sd": sd, "quantiles": jax.tree.map(widen, values, mean, own, sd)}
 
 
 @eqx.filter_jit
 def _streamed(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> dict[str, PyTree]:
     """Mean and sd by Welford's update, no value kept."""
+    shared = _shared_tail(density, x)
     num_draws = jax.tree.leaves(params)[0].shape[0]
     keys = None if key is None else jax.random.split(key, num_draws)
-    one = jax.eval_shape(lambda: _evaluate(density, jax.tree.map(lambda p: p[0], params), x, key))
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, default_float()), one)
+    first = jax.tree.map(lambda p: p[0], params)
+    shapes = jax.eval_shape(lambda: _evaluate(density, first, x, key, shared).values)
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, default_float()), shapes)
 
     def body(carry, each):
-        count, mean, squares = carry
-        values = _evaluate(density, each[0], x, each[1])
+        count, mean, squares, tails = carry
+        values, tail = _evaluate(density, each[0], x, each[1], shared)
         count = count + 1
         step = jax.tree.map(jnp.subtract, values, mean)
         mean = jax.tree.map(lambda m, s: m + s / count, mean, step)
         squares = jax.tree.map(lambda q, s, v, m: q + s * (v - m), squares, step, values, mean)
-        return (count, mean, squares), None
+        return (count, mean, squares, jax.tree.map(jnp.add, tails, tail)), None
 
-    start = (jnp.zeros(()), zero, zero)
-    (_, mean, squares), _ = jax.lax.scan(body, start, (params, keys))
-    sd = jax.tree.map(lambda q: jnp.sqrt(q / (num_draws - 1)), squares)
+    start = (jnp.zeros(()), zero, zero, zero)
+    (_, mean, squares, tails), _ = jax.lax.scan(body, start, (params, keys))
+    sd = jax.tree.map(lambda q, t: jnp.sqrt(q / (num_draws - 1) + t / num_draws), squares, tails)
     nothing = jax.tree.map(lambda m: jnp.zeros((0, *m.shape), m.dtype), mean)
     return {"mean": mean, "sd": sd, "quantiles": nothing}
 
@@ -167,11 +221,17 @@ def _blocks(density, points: Any, chunk: int, observed: bool) -> Iterator[tuple[
     whole += -whole % len(devices)
     mesh = jax.sharding.Mesh(np.array(devices), ("point",))
     over_devices = NamedSharding(mesh, PartitionSpec("point"))
-    prior = getattr(density, "prior", density)
-    check = density.require_inputs if observed else prior.require_inside
+    check = _input_check(density, observed)
     for begin in range(0, points.shape[0], chunk):
         rows = np.asarray(points[begin : begin + chunk], default_float())
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             check(jnp.asarray(rows), "points")
         padded = np.concatenate([rows, np.repeat(rows[-1:], whole - len(rows), axis=0)])
         yield begin, jax.device_put(padded, over_devices), len(rows)
+
+
+def _input_check(density: Any, observed: bool) -> Callable[[Array, str], None]:
+    """What raises where points cannot be predicted at."""
+    if isinstance(density, Predictive):
+        return density.require_inputs if observed else density.prior.require_inside
+    return getattr(density, "require_inside", lambda points, name: None)

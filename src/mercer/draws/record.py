@@ -9,24 +9,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, PRNGKeyArray, PyTree
 
-from .checks import require_count
-from .diagnostics import Summary, load_arviz, summarise
-from .predict import Prediction, Sliceable, joint_samples, moments
-from .rows import Layout, Rows
+from ..checks import require_count
+from ..density import Density
+from ..diagnostics import Summary, load_arviz, summarise
+from .layout import Layout, Rows
+from .predict import Prediction, Predictive, Sliceable, joint_samples, log_scores, moments
 
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
     """Draws of a density, in memory or, for a run with a store, read from it when asked for.
 
-    `algorithm` is the tuned algorithm, a chain a row; `temperature` that of a stochastic gradient
+    Parameters are the density's own, in whatever coordinates they were sampled. `algorithm` is the tuned algorithm, a chain a row; `temperature` that of a stochastic gradient
     chain, one for all others; `interrupted` says that draws are missing.
     """
 
     rows: Rows
     layout: Layout
     num_draws: int
-    density: Any
+    density: Density
     algorithm: Any
     interrupted: bool = False
     temperature: float = 1.0
@@ -53,17 +54,34 @@ class Draws:
         """Acceptance, divergences, energy, step size and gradients of each draw (chain, draw)."""
         return self._read("sample_stats")
 
+    @property
+    def likelihood(self) -> dict[str, np.ndarray]:
+        """What was learned of the likelihood, by name and in the user's units (chain, draw)."""
+        return self._learned("likelihood")
+
+    @property
+    def hyper(self) -> dict[str, np.ndarray]:
+        """The hyperparameters of a `Joint`, by name and in the user's units (chain, draw)."""
+        return self._learned("hyper")
+
+    def _learned(self, group: str) -> dict[str, np.ndarray]:
+        params = self.params
+        while isinstance(params, dict) and group not in params and "network" in params:
+            params = params["network"]
+        if not isinstance(params, dict) or group not in params:
+            return {}
+        return {n: np.asarray(v) for n, v in self.density.learned(group, params[group]).items()}
+
     def summary(self) -> Summary:
         """Convergence of everything recorded, with a verdict in words."""
         recorded = self.recorded
-        return summarise(
-            self.params if recorded is None else recorded, self.statistics, self.temperature
-        )
+        watched = recorded if jax.tree.leaves(recorded) else self.params
+        return summarise(watched, self.statistics, self.temperature)
 
     def networks(self, num_draws: int | None = None) -> PyTree:
         """Parameters with chains and draws in one leading axis: all, or about `num_draws` spread
         evenly over the run."""
-        if not self.layout.groups["params"][0]:
+        if not self.layout.names("params"):
             raise ValueError("the parameters were not kept; sample with keep_params=True.")
         every = 1
         if num_draws is not None:
@@ -82,9 +100,9 @@ class Draws:
         chunk: int = 4096,
         out: str | Path | None = None,
     ) -> Any:
-        """Values of every draw at the points, shape (draws, points): joint samples.
+        """Values of every draw at the points, shape (draws, points): joint samples of the network.
 
-        With a `noise_key`, new observations there instead, noise included. `points` is anything
+        With a `noise_key`, new observations there instead, noise and the units' tail included. `points` is anything
         of shape (n, d) that can be sliced, and is read `chunk` rows at a time; with `out` the
         values go to a Zarr array in that folder, which is returned, and memory stays bounded.
         """
@@ -101,7 +119,12 @@ class Draws:
         chunk: int = 4096,
         out: str | Path | None = None,
     ) -> Prediction:
-        """Mean, sd and quantiles at the points; arguments as for `values`."""
+        """Mean, sd and quantiles at the points; arguments as for `values`.
+
+        They are of the process: the variance that the network's units leave out is in the sd, and
+        quantiles are widened about the mean alike. With `tail="none"` in the posterior they are of
+        the network alone.
+        """
         self._require(noise_key is not None)
         params = self.networks(num_draws)
         return moments(self.density, params, points, tuple(quantiles), noise_key, chunk, out)
@@ -109,21 +132,20 @@ class Draws:
     def log_densities(self, points: ArrayLike | list, targets: ArrayLike | list) -> np.ndarray:
         """log p(y | θ) of new data, shape (draws, points): what `diagnostics.nlpd` takes."""
         self._require(noisy=True)
-        x, y = jnp.asarray(points, float), jnp.asarray(targets)
-        self.density.require_inputs(x, "points")
-        score = jax.jit(lambda p: jax.lax.map(lambda q: self.density.score(q, x, y), p))
-        return np.asarray(score(self.networks()))
+        return log_scores(self.density, self.networks(), points, targets)
 
     def _require(self, noisy: bool) -> None:
         """Raise unless the density can predict: a function, or new observations."""
-        if not hasattr(self.density, "network"):
-            raise ValueError("this density has no network, so there is nothing to predict with.")
-        if noisy and not hasattr(self.density, "draw_observations"):
-            raise ValueError("a prior has no noise and no data: this needs draws of a posterior.")
+        if not isinstance(self.density, Predictive):
+            if noisy:
+                raise ValueError(
+                    "a prior has no noise and no data: this needs draws of a posterior."
+                )
+            self.density.network(self.density.params)
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData of what was recorded."""
-        names = {name: name.split("/")[-1] for name in self.layout.groups["posterior"][0]}
+        names = {name: name.split("/")[-1] for name in self.layout.names("posterior")}
         posterior = {short: self._array(name) for name, short in names.items()}
         return load_arviz().from_dict(posterior=posterior, sample_stats=self.statistics)
 

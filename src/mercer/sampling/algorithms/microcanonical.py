@@ -12,8 +12,9 @@ from blackjax.mcmc.adjusted_mclmc_dynamic import build_kernel as build_adjusted
 from blackjax.mcmc.adjusted_mclmc_dynamic import init as init_adjusted
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ..checks import Real, require_positive
-from .algorithm import Algorithm, Density, Info, make_info
+from ...checks import Real, require_positive
+from ...density import Density
+from ..algorithm import Algorithm, Info, make_info
 
 UNTUNED = "{}() tunes its step in the warm-up: give num_warmup."
 

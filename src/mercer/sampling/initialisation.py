@@ -1,14 +1,15 @@
-"""Where chains start: exact draws of the prior where there are any."""
+"""Where chains start: `density.init`, and uphill from there where that is far from the bulk."""
 
-from typing import Any
-
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from .algorithm import Algorithm, Density
-from .maximise import maximise
+from ..density import Density
+from ..optimise import maximise
+from ..posterior import Posterior
+from .algorithm import Algorithm
 
 ASCENT_STEPS = 300
 
@@ -16,25 +17,22 @@ ASCENT_STEPS = 300
 def find_starts(key: PRNGKeyArray, density: Density, num_chains: int) -> PyTree:
     """One set of parameters a chain, in a leading axis.
 
-    Exact draws of the prior where it has them; else draws of the reference, which a posterior
-    climbs from towards its mode; else the parameters that the density was made with.
+    Posteriors whose prior has no closed form climb from a draw of the reference towards the mode.
     """
-    if not hasattr(density, "params"):
-        raise ValueError("this density does not say where to start: give init=.")
-    prior: Any = getattr(density, "prior", density)
     keys = jax.random.split(key, num_chains)
-    if getattr(prior, "obstacle", "") is None and jax.config.read("jax_enable_x64"):
-        return jax.jit(jax.vmap(density.draw))(keys)
-    if getattr(prior, "reference", None) is None:
-        return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_chains, *x.shape)), density.params)
-    if prior is density:
-        return jax.vmap(prior.draw_reference)(keys)
+    climbs = isinstance(density, Posterior) and density.prior.obstacle is not None
+    return _start(density, keys, climbs and density.prior.reference is not None)
 
-    def climb(key):
-        draw_key, climb_key = jax.random.split(key)
-        return maximise(climb_key, density, density.draw_reference(draw_key), ASCENT_STEPS)
 
-    return jax.jit(jax.vmap(climb))(keys)
+@eqx.filter_jit
+def _start(density: Density, keys: PRNGKeyArray, climbs: bool) -> PyTree:
+    def start(key):
+        if not climbs:
+            return density.init(key)
+        init_key, climb_key = jax.random.split(key)
+        return maximise(climb_key, density, density.init(init_key), ASCENT_STEPS)
+
+    return jax.vmap(start)(keys)
 
 
 def as_starts(init: PyTree) -> PyTree:
@@ -54,9 +52,14 @@ def check_starts(
         raise ValueError(
             f"init must have a leading axis of {num_chains} chains, got an array of shape {wrong[0]}."
         )
-    values = np.asarray(jax.jit(jax.vmap(lambda p: algorithm.value(density, p, key)))(params))
+    values = np.asarray(_values(density, algorithm, params, key))
     if not np.all(np.isfinite(values)):
         chain = int(np.argmin(np.isfinite(values)))
         raise ValueError(
             f"the log density is {values[chain]} where chain {chain} starts; give another init=."
         )
+
+
+@eqx.filter_jit
+def _values(density: Density, algorithm: Algorithm, params: PyTree, key: PRNGKeyArray):
+    return jax.vmap(lambda p: algorithm.value(density, p, key))(params)

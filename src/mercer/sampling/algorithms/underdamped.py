@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ..checks import Real, require_positive
-from .algorithm import Algorithm, Density, Info, gradient, make_info, normal_like
+from ...checks import Real, require_positive
+from ...density import Density, gradient, normal_like
+from ..algorithm import Algorithm, Info, make_info
 from .schedules import Schedule, as_schedule
 
 

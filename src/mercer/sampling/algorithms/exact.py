@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 from jaxtyping import PRNGKeyArray, PyTree
 
-from .algorithm import Algorithm, Density, Info, make_info
+from ...density import Density
+from ..algorithm import Algorithm, Info, make_info
 
 
 class ExactState(NamedTuple):
@@ -19,10 +20,10 @@ class Exact(Algorithm):
     needs_deterministic = True
 
     def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> ExactState:
-        if not getattr(density, "is_exact", False):
+        if not density.is_exact:
             raise ValueError(
-                "exact() needs a density with exact draws: a normalised Prior, or Whitened with a "
-                "Gaussian likelihood; use mercer.nuts() for others."
+                "exact() needs a density with exact draws: a normalised Prior, or Frozen with a "
+                "Gaussian likelihood; mercer.sample(key, density) finds a way for others."
             )
         return ExactState(params)
 

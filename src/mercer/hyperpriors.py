@@ -1,7 +1,6 @@
-"""Numbers to be learned: each is a function of a standard normal number, its prior and its constraint
-in one.
+"""Priors of numbers to be learned: each is an increasing function of a standard normal number.
 
-Samplers and optimisers see z ~ N(0, 1); the model sees `unknown(z)`.
+Samplers and optimisers see z ~ N(0, 1); the model sees `hyperprior(z)`, in the user's own units.
 """
 
 import math
@@ -15,15 +14,15 @@ from jaxtyping import Array, Float
 from .checks import Real, require_positive
 
 
-class Unknown(eqx.Module):
-    """A number with a prior: an increasing function of z ~ N(0, 1)."""
+class Hyperprior(eqx.Module):
+    """The prior of a number: an increasing function of z ~ N(0, 1)."""
 
     @abstractmethod
     def __call__(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         """The number at z."""
 
 
-class LogNormal(Unknown):
+class LogNormal(Hyperprior):
     """A positive number, a priori median · exp(spread · N(0, 1)).
 
     >>> noise = LogNormal(median=0.1, spread=1.0)
@@ -40,7 +39,7 @@ class LogNormal(Unknown):
         return self.median * jnp.exp(self.spread * z)
 
 
-class Normal(Unknown):
+class Normal(Hyperprior):
     """Any number, a priori N(mean, spread²)."""
 
     mean: Real
@@ -55,7 +54,7 @@ class Normal(Unknown):
         return self.mean + self.spread * z
 
 
-class Above(Unknown):
+class Above(Hyperprior):
     """A number above a limit, a priori lower + median · exp(spread · N(0, 1)).
 
     >>> power = Above(0.5, median=1.0, spread=0.5)  # of a Laplacian in one dimension
@@ -75,7 +74,7 @@ class Above(Unknown):
         return self.lower + self.median * jnp.exp(self.spread * z)
 
 
-class Between(Unknown):
+class Between(Hyperprior):
     """A number between two limits, a priori uniform.
 
     >>> round(float(Between(1.0, 3.0)(jnp.zeros(()))), 6)

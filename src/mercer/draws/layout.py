@@ -1,4 +1,4 @@
-"""What each draw tells, in named arrays of shape (chain, draw, …), and where they are kept."""
+"""Layout of the recorded arrays, and the backend in memory."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,32 +11,38 @@ from jaxtyping import PyTree
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Groups of pytrees as one dictionary of arrays, named "group/leaf", and back."""
+    """Groups of pytrees as one dictionary of arrays, named "group/leaf", and back.
 
-    groups: dict[str, tuple[list[str], Any]]
+    `templates` holds a pytree of each group, with its leaves' names in place of the leaves.
+    """
+
+    templates: dict[str, PyTree]
 
     @classmethod
-    def of(cls, told: dict[str, PyTree]) -> "Layout":
+    def of(cls, groups: dict[str, PyTree]) -> "Layout":
         """The layout of a dictionary of pytrees."""
-        groups = {}
-        for group, tree in told.items():
+        templates = {}
+        for group, tree in groups.items():
             paths, structure = jax.tree_util.tree_flatten_with_path(tree)
             names = [f"{group}/{_name(path)}" for path, _ in paths]
-            groups[group] = (names, structure)
-        return cls(groups)
+            templates[group] = jax.tree.unflatten(structure, names)
+        return cls(templates)
 
-    def flatten(self, told: dict[str, PyTree]) -> dict[str, Any]:
+    def names(self, group: str) -> list[str]:
+        """Names of a group's arrays."""
+        return jax.tree.leaves(self.templates[group])
+
+    def flatten(self, groups: dict[str, PyTree]) -> dict[str, Any]:
         """The arrays by name."""
         return {
             name: leaf
-            for group, (names, _) in self.groups.items()
-            for name, leaf in zip(names, jax.tree.leaves(told[group]), strict=True)
+            for group in self.templates
+            for name, leaf in zip(self.names(group), jax.tree.leaves(groups[group]), strict=True)
         }
 
     def build(self, group: str, read: Callable[[str], Any]) -> PyTree:
         """A group's pytree, each leaf read by its name; None where nothing was kept."""
-        names, structure = self.groups[group]
-        return jax.tree.unflatten(structure, [read(name) for name in names])
+        return jax.tree.map(read, self.templates[group])
 
 
 def _name(path: tuple) -> str:

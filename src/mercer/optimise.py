@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ..checks import Real, require_count, require_positive
-from .algorithm import Density, evaluate
+from .checks import Real, require_count, require_positive
+from .density import Density, evaluate
 
 
 def maximise(
@@ -23,8 +23,8 @@ def maximise(
     require_count("num_steps", num_steps)
     require_positive("learning_rate", learning_rate)
     start = density.params if params is None else params
-    if getattr(density, "is_deterministic", True):
-        return _climb(density, start, num_steps)
+    if density.is_deterministic:
+        return climb(density, start, num_steps)
     return ascend(key, lambda p, k: evaluate(density, p, k), start, num_steps, learning_rate)
 
 
@@ -42,7 +42,8 @@ def ascend(key: PRNGKeyArray, value, params: PyTree, num_steps: int, learning_ra
     return jax.lax.scan(body, carry, jax.random.split(key, num_steps))[0][0]
 
 
-def _climb(density: Density, params: PyTree, num_steps: int) -> PyTree:
+def climb(density: Density, params: PyTree, num_steps: int) -> PyTree:
+    """The mode of a deterministic density by L-BFGS, `num_steps` steps from `params`."""
     optimiser = optax.lbfgs()
 
     def loss(params):

@@ -1,4 +1,4 @@
-"""Any BlackJAX algorithm object, bound to a density by its user, as an algorithm of ours."""
+"""Adapter for a BlackJAX `SamplingAlgorithm` that its user bound to a density."""
 
 import inspect
 from typing import Any
@@ -7,10 +7,11 @@ import equinox as eqx
 import jax
 from jaxtyping import PRNGKeyArray, PyTree
 
-from .algorithm import Algorithm, Density, Info, make_info
+from ...density import Density
+from ..algorithm import Algorithm, Info, make_info
 
 
-class Brought(Algorithm):
+class BlackJAX(Algorithm):
     """A BlackJAX `SamplingAlgorithm`; its statistics are passed on where it tells them."""
 
     algorithm: Any = eqx.field(static=True)

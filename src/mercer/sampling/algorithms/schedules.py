@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..checks import Real, require_count, require_positive
+from ...checks import Real, require_count, require_positive
 
 Schedule = Callable[[Float[Array, ""]], Float[Array, ""]]
 

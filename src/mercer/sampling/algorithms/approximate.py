@@ -9,10 +9,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ..checks import Real, require_count, require_positive
-from .algorithm import Algorithm, Density, Info, evaluate, make_info
+from ...checks import Real, require_count, require_positive
+from ...density import Density, evaluate
+from ...optimise import ascend, maximise
+from ..algorithm import Algorithm, Info, make_info
 from .gaussian import Diagonal, Eigen, Full, GaussianLaw, LowRank
-from .maximise import ascend, maximise
 
 FAMILIES = ("mean_field", "full_rank", "low_rank")
 # A dense matrix over the parameters beyond this many would not fit.

@@ -1,0 +1,1 @@
+"""Sampling algorithms, one family a file."""

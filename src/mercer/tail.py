@@ -1,0 +1,74 @@
+"""The tail: what the units of a network leave out of its process.
+
+Write k = φᵀφ + k_r, the units' own covariance and that of the tail. The tail can be ignored ("none"),
+or join the noise of each row and the variance of each prediction as k_r(x, x) = k(x, x) − |φ(x)|²
+("independent"), so that a gap in the data stays honest. Units are those of the hidden layers that the
+prior was made with.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from .linear import Law, map_rows
+from .parameters import is_network
+from .prior import Prior
+from .terms import Term
+
+LEVELS = ("none", "independent")
+
+
+class Tail(eqx.Module):
+    """Variances of the tails of a prior's networks, given the laws of their readouts."""
+
+    prior: Prior
+    laws: list[Law | None]
+
+    def __init__(self, prior: Prior):
+        prior.require_exact()
+        self.prior = prior
+        self.laws = _laws(prior)
+
+    def variances(self, x: Float[Array, "n d"]) -> PyTree[Float[Array, " n"]]:
+        """k_r(x, x) of each network at each row, a pytree like the networks."""
+        networks = self.prior.network(self.prior.params)
+        structure = jax.tree.structure(networks, is_leaf=is_network)
+        terms = self.prior.terms(self.prior.params)
+        values = [self._variance(*pair, x) for pair in zip(terms, self.laws, strict=True)]
+        return jax.tree.unflatten(structure, values)
+
+    def _variance(self, term: Term, law: Law | None, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        if law is None:
+            return jnp.zeros(x.shape[0])
+
+        def missing(rows: Array) -> Array:
+            kept = law.variance(self.prior.white_features(term.network, rows))
+            return jnp.maximum(term.energy.kernel.diagonal(rows) - kept, 0.0)
+
+        return map_rows(missing, x)
+
+
+@eqx.filter_jit
+def _laws(prior: Prior) -> list[Law | None]:
+    terms = prior.terms(prior.params)
+    return [None if term.energy is None else prior.readout_law(term) for term in terms]
+
+
+def make_tail(level: Any, prior: Prior, applies: bool) -> Tail | None:
+    """The tail of this level, None where it is to be ignored or the closed forms do not apply."""
+    if level not in LEVELS:
+        raise ValueError(f"tail must be one of {LEVELS}, got {level!r}.")
+    if level == "none" or not applies or not prior.normalised:
+        return None
+    return (
+        Tail(prior) if any(term.energy is not None for term in prior.terms(prior.params)) else None
+    )
+
+
+@eqx.filter_jit
+def tail_variances(tail: Tail, x: Float[Array, "n d"]) -> PyTree[Float[Array, " n"]]:
+    """`tail.variances` as one compiled program."""
+    return tail.variances(x)
