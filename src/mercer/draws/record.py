@@ -20,8 +20,9 @@ from .predict import Prediction, Predictive, Sliceable, joint_samples, log_score
 class Draws:
     """Draws of a density, in memory or, for a run with a store, read from it when asked for.
 
-    Parameters are the density's own, in whatever coordinates they were sampled. `algorithm` is the tuned algorithm, a chain a row; `temperature` that of a stochastic gradient
-    chain, one for all others; `interrupted` says that draws are missing.
+    Parameters are the density's own, in whatever coordinates they were sampled. `algorithm` is the
+    tuned algorithm, a chain a row; `temperature` that of a stochastic gradient chain, one for all
+    others; `interrupted` says that draws are missing.
     """
 
     rows: Rows
@@ -102,8 +103,8 @@ class Draws:
     ) -> Any:
         """Values of every draw at the points, shape (draws, points): joint samples of the network.
 
-        With a `noise_key`, new observations there instead, noise and the units' tail included. `points` is anything
-        of shape (n, d) that can be sliced, and is read `chunk` rows at a time; with `out` the
+        With a `noise_key`, new observations there instead, noise and the units' tail included.
+        `points` is anything of shape (n, d) that can be sliced, and is read `chunk` rows at a time; with `out` the
         values go to a Zarr array in that folder, which is returned, and memory stays bounded.
         """
         self._require(noise_key is not None)
