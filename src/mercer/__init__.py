@@ -73,5 +73,5 @@ def __getattr__(name: str):
     if name == "plots":
         return importlib.import_module(".plots", __name__)
     if name == "MercerRegressor":
-        return importlib.import_module(".regressor", __name__).MercerRegressor
+        return importlib.import_module(".estimators", __name__).MercerRegressor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -68,7 +68,7 @@ def _role(node: Any, path: tuple) -> str:
 def random_parameters(network: PyTree) -> PyTree[bool]:
     """True at each float array of a network that no class marks as a constant."""
     return jax.tree.map(
-        lambda leaf, role: eqx.is_inexact_array_like(leaf) and role != "constant",
+        lambda leaf, role: eqx.is_inexact_array(leaf) and role != "constant",
         network,
         roles(network),
     )

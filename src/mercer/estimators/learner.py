@@ -8,12 +8,11 @@ import numpy as np
 from jaxtyping import Array, Int
 from scipy.cluster.vq import kmeans2
 
-from .fitted import Fitted, fit, leave_one_out, make_centres, make_rows
-from .marginal import Evidence, Mixture, chain_draws, find_mode, mix, weighted_draws
+from .evidence import Evidence, Mixture, chain_draws, find_mode, mix, weighted_draws
+from .hyperparameters import Hyper, ModalKernel, unpack
 from .minibatch import Drawn, draw_readout
-from .modal import Modes
+from .model import Fitted, fit, leave_one_out, make_centres, make_rows
 from .noise import learn_noise, mixed_log_density
-from .radial import Hyper, unpack
 
 # Rows that hyperparameters are learned from: at first, and in the end.
 FIRST_ROWS, LEARNING_ROWS = 256, 640
@@ -36,7 +35,7 @@ class Learner:
         self,
         x: np.ndarray,
         y: np.ndarray,
-        kernels: dict[str, Int[Array, ""] | Modes],
+        kernels: dict[str, Int[Array, ""] | ModalKernel],
         random: np.random.Generator,
     ):
         self.x, self.y, self.kernels = x, y, kernels
@@ -71,8 +70,8 @@ class Learner:
         return draw_readout(jax.random.key(seed), hyper, self.centres, rows)
 
     def vary(self, modes: dict[str, np.ndarray], forced: bool) -> tuple:
-        """(modes, noise, its variances at the rows) with noise that varies, or as it was: whichever
-        leaves single rows the more probable given the others, by two standard errors."""
+        """(modes, noise, its variances at the rows). Keeps varying noise if the leave-one-out log
+        density gains more than two standard errors, or if it is forced."""
         kernel, mode = next(iter(modes.items()))
         same = float(np.exp(2 * mode[-1]))
         level = np.full(len(self.y), np.log(same)), np.zeros(len(self.y))
@@ -96,7 +95,7 @@ class Learner:
         draw = chain_draws if inference == "nuts" else weighted_draws
         if inference != "exact":
             modes = dict([next(iter(modes.items()))])
-        cost = len(self.y) * float(len(self.centres.points)) ** 2
+        cost = len(self.y) * float(len(self.centres)) ** 2
         most = 1 if inference in ("laplace", "sgld") else NUM_HYPER // len(modes)
         least = FEWEST if inference == "nuts" else 1
         count = int(np.clip(BUDGET / cost / len(modes), least, most))

@@ -17,9 +17,8 @@ from scipy.optimize import minimize
 
 from ..sampling import nuts, sample
 from ..sampling.devices import at_least_chains
-from .fitted import Rows, log_evidence
-from .modal import Modes
-from .radial import log_prior, start, unpack
+from .hyperparameters import ModalKernel, log_prior, start, unpack
+from .model import Rows, log_evidence
 
 # Logarithms beyond which nothing changes for standardised columns.
 LOWEST, HIGHEST = -9.0, 6.0
@@ -44,9 +43,9 @@ _slope = eqx.filter_jit(jax.value_and_grad(_loss))
 class Evidence:
     """The posterior density of hyperparameters given rows, as SciPy wants it."""
 
-    def __init__(self, rows: Rows, kernel: Int[Array, ""] | Modes):
+    def __init__(self, rows: Rows, kernel: Int[Array, ""] | ModalKernel):
         self.rows, self.kernel = rows, kernel
-        self.num_lengthscales = 0 if isinstance(kernel, Modes) else rows.x.shape[1]
+        self.num_lengthscales = 0 if isinstance(kernel, ModalKernel) else rows.x.shape[1]
 
     def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = _slope(jnp.asarray(flat), self.rows, self.kernel)

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special, stats
 
-from .fitted import Fitted, fit, leave_one_out, make_rows
-from .marginal import Evidence, find_mode
-from .radial import Centres, as_kernel, unpack
+from .evidence import Evidence, find_mode
+from .hyperparameters import as_kind, unpack
+from .model import Fitted, fit, leave_one_out, make_rows
 
 # Mean and variance of log χ² with one degree of freedom.
 LOG_MEAN, LOG_VARIANCE = -1.2703628454614782, math.pi**2 / 2
@@ -42,7 +42,7 @@ class VaryingNoise(eqx.Module):
 
 
 def learn_noise(
-    x: np.ndarray, residuals: np.ndarray, centres: Centres, rows: np.ndarray
+    x: np.ndarray, residuals: np.ndarray, centres: Array, rows: np.ndarray
 ) -> tuple[VaryingNoise, np.ndarray, np.ndarray]:
     """From residuals that are σ(x) times a standard normal number; `rows` are for its evidence.
 
@@ -53,7 +53,7 @@ def learn_noise(
     logs = np.log(np.maximum(squares, SMALLEST * squares.mean())) - LOG_MEAN
     level = logs.mean()
     known = np.full(len(logs), LOG_VARIANCE)
-    kernel = as_kernel(KERNEL)
+    kernel = as_kind(KERNEL)
     evidence = Evidence(make_rows(x[rows], logs[rows] - level, known[rows]), kernel)
     hyper = unpack(jnp.asarray(find_mode(evidence)), kernel)
     fitted = fit(hyper, centres, make_rows(x, logs - level, known))

@@ -18,15 +18,16 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .checks import require_count
-from .domains import require_inside
-from .regression.fitted import Fitted, pad, padded_size
-from .regression.learner import Learner
-from .regression.minibatch import Drawn
-from .regression.modal import Modes
-from .regression.noise import NODES, SHARES
-from .regression.radial import NAMES, as_kernel
-from .spectra import Spectrum
+from ..checks import require_count
+from ..domains import require_inside
+from ..kernels import NAMES
+from ..spectra import Spectrum
+from ..threads import SMALL, few_threads
+from .hyperparameters import Hyper, ModalKernel, as_kind
+from .learner import Learner
+from .minibatch import Drawn
+from .model import Fitted, pad, padded_size
+from .noise import NODES, SHARES
 
 # In units of the training range: beyond this a prediction is the prior's, more or less.
 FAR = 0.5
@@ -87,7 +88,7 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         self.x_mean_, self.x_scale_ = X.mean(0), _scale(X)
         self.y_mean_, self.y_scale_ = float(y.mean()), float(_scale(y[:, None])[0])
         inputs, targets = self._standardise(X), (y - self.y_mean_) / self.y_scale_
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), few_threads(inputs[: SMALL + 1]):
             self._learn(inputs, targets, None if known is None else (known / self.y_scale_) ** 2)
         return self
 
@@ -164,9 +165,9 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         """What is to be tried, by name."""
         if isinstance(self.kernel, Spectrum):
             units = jnp.asarray(self.x_mean_), jnp.asarray(self.x_scale_)
-            return {"spectrum": Modes(self.kernel, *units)}
+            return {"spectrum": ModalKernel(self.kernel, *units, jnp.ones(()))}
         names = NAMES if self.kernel == "auto" else (self.kernel,)
-        return {name: as_kernel(name) for name in names}
+        return {name: as_kind(name) for name in names}
 
     def _may_vary(self, count: int) -> bool:
         return self.noise == "input-dependent" or (self.noise == "auto" and count >= ENOUGH_ROWS)
@@ -183,6 +184,29 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
                 means = np.repeat(means, len(NODES), axis=0)
                 variances = np.concatenate([[v + n for n in noise] for v in variances])
         return self.y_mean_ + self.y_scale_ * means, self.y_scale_**2 * variances
+
+    @property
+    def lengthscales_(self) -> np.ndarray:
+        """Length scale of each column in its own units, averaged over what was learned."""
+        check_is_fitted(self)
+        return self.x_scale_ * np.exp(self._average(lambda hyper: hyper.lengthscales))
+
+    @property
+    def amplitude_(self) -> float:
+        """Standard deviation of the process in units of the target."""
+        check_is_fitted(self)
+        return float(self.y_scale_ * np.exp(self._average(lambda hyper: hyper.amplitude)))
+
+    @property
+    def noise_scale_(self) -> float:
+        """Standard deviation of the noise in units of the target, where it is the same everywhere."""
+        check_is_fitted(self)
+        return float(self.y_scale_ * np.exp(self._average(lambda hyper: hyper.noise)))
+
+    def _average(self, part: Callable[[Hyper], Any]) -> Any:
+        """A logarithm among the hyperparameters, averaged with their weights."""
+        values = [np.asarray(part(hyper)) for hyper in self.hyper_]
+        return sum(w * v for w, v in zip(self.weights_, values, strict=True))
 
     @property
     def _shares(self) -> np.ndarray:

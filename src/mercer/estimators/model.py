@@ -1,0 +1,185 @@
+"""From hyperparameters and rows to a posterior: kernel → Prior → Posterior → Frozen.
+
+Arrays are padded to a few sizes, so that data sets of about the same size share their programs: rows by
+ones with noise so wide that they say nothing, centres by repetition.
+"""
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Float
+
+from ..coordinates import Frozen
+from ..energy import JITTER, Nodes
+from ..likelihoods import Gaussian
+from ..linear import BLOCK, map_rows
+from ..networks import Radial
+from ..posterior import Posterior
+from ..prior import Prior
+from .hyperparameters import Hyper
+
+SMALLEST_SIZE = 16
+# Variance of the noise of rows that are there to fill up.
+NOTHING = 1e12
+
+
+class Rows(NamedTuple):
+    """Data; noise has the variances `known` and, where `learns` is one, the learned variance."""
+
+    x: Float[Array, "n d"]
+    y: Float[Array, " n"]
+    known: Float[Array, " n"]
+    learns: Float[Array, ""]
+    present: Float[Array, " n"]
+
+
+def padded_size(count: int) -> int:
+    """The next of a few sizes: a multiple of sixteen, at most a quarter more from 64 on, whole blocks
+    beyond one."""
+    step = BLOCK if count > BLOCK else max(2 ** (count.bit_length() - 3), SMALLEST_SIZE)
+    return -(-count // step) * step
+
+
+def pad(array: np.ndarray, size: int, value: float = 0.0) -> np.ndarray:
+    """More rows of one value at the end."""
+    more = [(0, size - len(array))] + [(0, 0)] * (array.ndim - 1)
+    return np.pad(array, more, constant_values=value)
+
+
+def make_rows(x: np.ndarray, y: np.ndarray, known: np.ndarray | None = None) -> Rows:
+    """Rows of data with noise to be learned, or of known variances."""
+    size = padded_size(len(y))
+    given = np.zeros(len(y)) if known is None else np.asarray(known, float)
+    return Rows(
+        jnp.asarray(pad(np.asarray(x, float), size)),
+        jnp.asarray(pad(np.asarray(y, float), size)),
+        jnp.asarray(pad(given, size, NOTHING)),
+        jnp.asarray(float(known is None)),
+        jnp.asarray(pad(np.ones(len(y)), size)),
+    )
+
+
+def make_centres(points: np.ndarray) -> Float[Array, "W d"]:
+    """Where the radial units sit."""
+    size = padded_size(len(points))
+    return jnp.asarray(points[np.arange(size) % len(points)], float)
+
+
+def noise_variances(hyper: Hyper, rows: Rows) -> Float[Array, " n"]:
+    """Variance of the noise of each row, with what keeps matrices invertible."""
+    floor = JITTER * jnp.exp(2 * hyper.amplitude)
+    return rows.known + rows.learns * jnp.exp(2 * hyper.noise) + floor
+
+
+def log_evidence(hyper: Hyper, rows: Rows) -> Float[Array, ""]:
+    """log p(y | X) of the process itself."""
+    kernel = hyper.covariance
+    inner = kernel.matrix(rows.x, rows.x) * jnp.outer(rows.present, rows.present)
+    # What a kernel of kept modes leaves out is each row's own.
+    tail = jnp.maximum(kernel.diagonal(rows.x) - jnp.diag(inner), 0.0)
+    diagonal = jnp.where(rows.present > 0, noise_variances(hyper, rows) + tail, 1.0)
+    absent = rows.present.shape[0] - jnp.sum(rows.present)
+    value = normal_log_density(inner + jnp.diag(diagonal), rows.y * rows.present)
+    return value + 0.5 * math.log(2 * math.pi) * absent
+
+
+@jax.custom_vjp
+def normal_log_density(covariance: Float[Array, "n n"], y: Float[Array, " n"]) -> Float[Array, ""]:
+    """log N(y; 0, C), with the derivative ½(αα' − C⁻¹), α = C⁻¹y: no factor is differentiated."""
+    return _with_factor(covariance, y)[0]
+
+
+def _with_factor(covariance, y):
+    factor = jnp.linalg.cholesky(covariance)
+    white = solve_triangular(factor, y, lower=True)
+    size = 0.5 * y.shape[0] * math.log(2 * math.pi)
+    value = -0.5 * jnp.sum(white**2) - jnp.sum(jnp.log(jnp.diag(factor))) - size
+    return value, (factor, y)
+
+
+def _derivative(saved, slope):
+    factor, y = saved
+    alpha = cho_solve((factor, True), y)
+    inverse = cho_solve((factor, True), jnp.eye(y.shape[0]))
+    return 0.5 * slope * (jnp.outer(alpha, alpha) - inverse), -slope * alpha
+
+
+normal_log_density.defvjp(_with_factor, _derivative)
+
+
+class Fitted(eqx.Module):
+    """A radial network given data, and the variance of the noise that was learned."""
+
+    frozen: Frozen
+    noise: Float[Array, ""]
+
+    def moments(self, x: Float[Array, "n d"]) -> tuple[Array, Array]:
+        """Mean and variance of u at each row, tail included."""
+        return self.frozen.moments(x)
+
+    def leave_one_out(
+        self, x: Float[Array, "n d"], y: Float[Array, " n"], noise: Float[Array, " n"]
+    ) -> tuple[Array, Array]:
+        """Residual and variance of each row of the data as the others predict it.
+
+        With D = noise + tail and h = Var(units · z)/D these are r/(1 − h) and D/(1 − h).
+        """
+        mean, variance = self.frozen.moments(x)
+        tail = sum(jax.tree.leaves(self.frozen.posterior.tail_variances(x)))
+        spread = noise + tail + JITTER
+        rest = jnp.maximum(1 - (variance - tail) / spread, 1e-6)
+        return (y - mean) / rest, spread / rest
+
+    def draw(self, key: Array, x: Float[Array, "n d"], count: int) -> Float[Array, "draws n"]:
+        """Functions at the rows, jointly; the tail is independent from row to row."""
+        first, second = jax.random.split(key)
+        return with_tail(second, self.frozen, jax.vmap(self.frozen.draw)(_split(first, count)), x)
+
+
+def _split(key: Array, count: int) -> Array:
+    return jax.random.split(key, count)
+
+
+def with_tail(key: Array, frozen: Frozen, drawn: dict, x: Float[Array, "n d"]) -> Array:
+    """Functions at these draws of the coordinates, and an independent draw of the tail at each row."""
+
+    def values(params):
+        return jax.vmap(frozen.network(params))(x)
+
+    paths = jax.lax.map(values, drawn)
+    tail = jnp.sqrt(sum(jax.tree.leaves(frozen.posterior.tail_variances(x))))
+    return paths + tail[None] * jax.random.normal(key, paths.shape)
+
+
+def make_prior(hyper: Hyper, centres: Float[Array, "W d"]) -> Prior:
+    """The Mercer prior of a network of radial units at the centres."""
+    energy = Nodes(hyper.covariance, centres)
+    return Prior(energy, Radial(energy), normalised=True, solver="cholesky")
+
+
+@eqx.filter_jit
+def fit(hyper: Hyper, centres: Float[Array, "W d"], rows: Rows) -> Fitted:
+    """The exact posterior of the readout, rows a block at a time: O(nW²), memory O(W²)."""
+    scale = jnp.sqrt(noise_variances(hyper, rows))
+    posterior = Posterior(make_prior(hyper, centres), Gaussian(scale), (rows.x, rows.y))
+    return Fitted(Frozen(posterior), rows.learns * jnp.exp(2 * hyper.noise))
+
+
+def leave_one_out(
+    fitted: Fitted, x: np.ndarray, y: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Residual and variance of each row as the others predict it."""
+    size = padded_size(len(y))
+    padded = tuple(jnp.asarray(pad(v, size, 1.0)) for v in (x, y, noise))
+    residuals, spread = _leave_one_out(fitted, padded)
+    return np.asarray(residuals)[: len(y)], np.asarray(spread)[: len(y)]
+
+
+@eqx.filter_jit
+def _leave_one_out(fitted: Fitted, columns: tuple[Array, ...]) -> tuple[Array, Array]:
+    return map_rows(lambda block: fitted.leave_one_out(*block), columns)
