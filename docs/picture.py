@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import mercer
-from mercer.experiments.brownian import exact_paths
 from mercer.plots import STYLE, paths, plt
+from mercer_paper.processes import MOTION
 
 jax.config.update("jax_enable_x64", True)
 
@@ -22,6 +22,6 @@ if __name__ == "__main__":
         figure, (left, right) = plt.subplots(
             1, 2, figsize=(9, 3), sharey=True, layout="constrained"
         )
-        paths(left, t, exact_paths(jax.random.key(3), 6, t.size), "Brownian motion")
+        paths(left, t, MOTION.paths(jax.random.key(3), 6, t), "Brownian motion")
         paths(right, t, np.stack(draws), "Neural networks drawn from the Mercer prior")
         figure.savefig("docs/images/brownian.png", dpi=110)

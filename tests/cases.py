@@ -66,7 +66,7 @@ def oracle_case():
         reference=2.0,
         mean=lambda point: 0.3 * (point[0] - 0.5),
     )
-    posterior = mercer.Posterior(prior, mercer.Gaussian(0.1), (x[:, None], y))
+    posterior = mercer.Posterior(prior, mercer.Gaussian(0.1), (x[:, None], y), tail="none")
     return prior, posterior, Oracle(spectrum, 2.0, 0.1, x, y)
 
 

@@ -139,7 +139,7 @@ def make_families() -> dict:
             mercer.SquaredExponential(0.5, 1.0, mercer.RealLine(1.5), 60),
             gaussian(0.5),
         ),
-        "periodic": (mercer.Periodic(0.7, 0.2, 4, LINE), wrapped_gaussian),
+        "periodic": (mercer.Periodic(0.7, 0.2, LINE, 4), wrapped_gaussian),
         "sum": (
             mercer.BrownianMotion(40, LINE) + 3.0 * mercer.Matern(1.5, 0.3, 2.0, LINE, 30),
             lambda s, t: brownian(s, t) + 3 * three_halves(s, t),

@@ -30,7 +30,9 @@ def make_posterior(energy=None, batch_size=None):
     spectrum = mercer.BrownianMotion(12, DOMAIN)
     energy = energy(spectrum) if energy else mercer.Quadrature(spectrum)
     prior = mercer.Prior(energy, Features(jnp.zeros(4)))
-    return mercer.Posterior(prior, mercer.Gaussian(0.3), (x[:, None], y), batch_size=batch_size)
+    return mercer.Posterior(
+        prior, mercer.Gaussian(0.3), (x[:, None], y), batch_size=batch_size, tail="none"
+    )
 
 
 def exact_moments(posterior=None):

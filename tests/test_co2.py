@@ -6,15 +6,15 @@ import pytest
 
 import mercer
 from mercer.data import co2
-from mercer.experiments.co2 import EXPERIMENT
-from mercer.experiments.co2_kernel import printed_functions
-from mercer.experiments.co2_model import (
+from mercer_paper.co2 import EXPERIMENT
+from mercer_paper.co2_model import (
     fit_scales,
     log_evidence,
     make_spectrum,
+    printed_functions,
     printed_mean,
 )
-from mercer.experiments.runner import reproduce
+from mercer_paper.runner import reproduce
 
 MODELS = ("", "_frozen", "_gp", "_printed_mean", "_isotropic")
 WINDOW = "four_weekly"

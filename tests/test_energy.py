@@ -5,9 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tinygp
+from sklearn.gaussian_process import kernels
 
 import mercer
-from mercer.energy import LatticeBatch, MonteCarloBatch, average_products
+from mercer.energy import JITTER, LatticeBatch, MonteCarloBatch, average_products
+from mercer.kernels import named_kernel
+from mercer.parameters import random_parameters
 
 SPECTRUM = mercer.BrownianMotion(40, mercer.Interval(0.5, 2.0))
 LAPLACIAN = mercer.Laplacian(mercer.Box([0.0, 0.0], [1.0, 2.0]), 30) ** 2
@@ -69,7 +73,7 @@ def z_scores(estimate, energy, num_batches=4000):
         if isinstance(spectrum.domain, mercer.RealLine)
         else make_network(spectrum)
     )
-    params, static = eqx.partition(network, eqx.is_inexact_array)
+    params, static = eqx.partition(network, random_parameters(network))
 
     def both(params, batch):
         value, slope = jax.value_and_grad(lambda p: estimate(eqx.combine(p, static), batch))(params)
@@ -146,7 +150,7 @@ def test_lattice_gradient_is_far_less_noisy():
     """The full table at width 1000 is a benchmark; this holds its order at width 200."""
     spectrum = mercer.BrownianMotion(200)
     network = mercer.FourierMLP(1, 200, boundary=("dirichlet", "neumann"), key=jax.random.key(1))
-    params, static = eqx.partition(network, eqx.is_inexact_array)
+    params, static = eqx.partition(network, random_parameters(network))
 
     def noise(energy):
         slope = jax.grad(lambda p, b: energy(eqx.combine(p, static), b))
@@ -176,3 +180,104 @@ def test_energies_agree_in_the_floats_at_hand():
     lattice = mercer.Lattice(SPECTRUM, 2000)
     estimate = float(lattice(network, lattice.batch(jax.random.key(0))))
     assert abs(estimate - exact) < 1e-2 * exact
+
+
+NODES = np.random.default_rng(8).uniform(-1, 1, (20, 2))
+SCALES = np.array([0.4, 0.7])
+STATIONARY = {
+    "matern12": 1.7 * kernels.Matern(SCALES, nu=0.5),
+    "matern32": 1.7 * kernels.Matern(SCALES, nu=1.5),
+    "matern52": 1.7 * kernels.Matern(SCALES, nu=2.5),
+    "squared-exponential": 1.7 * kernels.RBF(SCALES),
+}
+
+
+def wave(x):
+    return jnp.sin(3 * x[0]) + x[-1] ** 2
+
+
+def linear_algebra(covariance, points):
+    """½ uᵀK⁻¹u, with the jitter that the energy is documented to have."""
+    values = np.array([float(wave(x)) for x in points])
+    own = covariance + JITTER * np.mean(np.diag(covariance)) * np.eye(len(points))
+    return 0.5 * values @ np.linalg.solve(own, values)
+
+
+@pytest.mark.parametrize("name", STATIONARY)
+def test_nodes_are_half_the_quadratic_form_of_the_inverse_kernel(name):
+    energy = mercer.Nodes(named_kernel(name, SCALES, 1.7), NODES)
+    assert energy.is_deterministic
+    np.testing.assert_allclose(
+        energy(wave), linear_algebra(STATIONARY[name](NODES), NODES), rtol=1e-7
+    )
+
+
+def test_a_kernel_by_its_name_has_unit_scales():
+    energy = mercer.Nodes("matern32", NODES)
+    judged = linear_algebra(kernels.Matern(1.0, nu=1.5)(NODES), NODES)
+    np.testing.assert_allclose(energy(wave), judged, rtol=1e-6)
+
+
+def test_a_kernel_of_tinygp_works_as_it_is():
+    kernel = 1.5 * tinygp.kernels.Matern32(0.6) + tinygp.kernels.Constant(0.3)
+    judged = linear_algebra(np.asarray(kernel(NODES, NODES)), NODES)
+    np.testing.assert_allclose(mercer.Nodes(kernel, NODES)(wave), judged, rtol=1e-7)
+
+
+def test_any_function_of_two_points_is_a_kernel():
+    def kernel(s, t):
+        return jnp.exp(-jnp.sum(jnp.abs(s - t)))
+
+    gaps = np.abs(NODES[:, None] - NODES[None]).sum(-1)
+    judged = linear_algebra(np.exp(-gaps), NODES)
+    np.testing.assert_allclose(mercer.Nodes(kernel, NODES)(wave), judged, rtol=1e-9)
+
+
+def test_nodes_of_a_spectrum_have_every_mode_of_it():
+    """Of Brownian motion, the broken line through the values: ½ Σ Δu²/Δt, from zero at the start."""
+    times = np.sort(np.random.default_rng(9).uniform(0.5, 2.0, 12))
+    energy = mercer.Nodes(mercer.BrownianMotion(5, SPECTRUM.domain), times[:, None])
+    values = np.sin(3 * times) + times**2
+    steps = np.diff(values, prepend=0.0) ** 2 / np.diff(times, prepend=0.5)
+    np.testing.assert_allclose(energy(wave), 0.5 * steps.sum(), rtol=1e-5)
+
+
+def test_white_components_of_nodes_rebuild_the_function_there():
+    energy = mercer.Nodes("matern12", NODES)
+    white = energy.whiten(jax.vmap(wave)(energy.points))
+    np.testing.assert_allclose(energy(wave), 0.5 * np.sum(np.square(white)), rtol=1e-12)
+    rebuilt = jax.vmap(lambda x: energy.units(x) @ white)(energy.points)
+    np.testing.assert_allclose(rebuilt, jax.vmap(wave)(energy.points), atol=1e-6)
+
+
+def test_nodes_may_repeat_but_must_be_points_of_a_covariance():
+    twice = np.concatenate([NODES, NODES[:3]])
+    assert np.isfinite(float(mercer.Nodes("matern32", twice)(wave)))
+    with pytest.raises(ValueError, match="not a covariance on these points"):
+        mercer.Nodes(lambda s, t: jnp.sum((s - t) ** 2), NODES)
+    with pytest.raises(ValueError, match=r"points must have shape \(n, d\)"):
+        mercer.Nodes("matern32", NODES[:, 0])
+    with pytest.raises(ValueError, match="kernel must be one of"):
+        mercer.Nodes("matern", NODES)
+    with pytest.raises(ValueError, match="kernel must be one of"):
+        mercer.Nodes(3.0, NODES)
+
+
+def test_a_prior_of_nodes_is_the_gaussian_it_should_be():
+    """A network linear in its readout: precision I/σ² + FᵀK⁻¹F by plain linear algebra."""
+
+    class Plane(eqx.Module):
+        readout: jax.Array
+
+        def __call__(self, x):
+            return self.readout @ jnp.stack([jnp.ones(()), x[0], x[1]])
+
+    prior = mercer.Prior(mercer.Nodes("matern32", NODES), Plane(jnp.zeros(3)), reference=2.0)
+    assert prior.normalised
+    features = np.concatenate([np.ones((20, 1)), NODES], axis=1)
+    covariance = kernels.Matern(1.0, nu=1.5)(NODES) + JITTER * np.eye(20)
+    precision = np.eye(3) / 4 + features.T @ np.linalg.solve(covariance, features)
+    w = np.array([0.3, -1.0, 0.6])
+    log_det = np.linalg.slogdet(precision / (2 * np.pi))[1]
+    exact = 0.5 * log_det - 0.5 * w @ precision @ w
+    np.testing.assert_allclose(prior(Plane(jnp.asarray(w))), exact, rtol=1e-6)

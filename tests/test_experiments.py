@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from mercer import cli
-from mercer.experiments import EXPERIMENTS, cost
-from mercer.experiments.experiment import Quantity, Run
-from mercer.experiments.folder import read_arrays
-from mercer.experiments.processes import BRIDGE, MOTION
-from mercer.experiments.runner import reproduce
+from mercer_paper import EXPERIMENTS, cost
+from mercer_paper.experiment import Quantity, Run
+from mercer_paper.folder import read_arrays
+from mercer_paper.processes import BRIDGE, MOTION
+from mercer_paper.runner import reproduce
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -99,7 +99,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(finished, tmp_path):
     for stage in experiment.stages:
         whole, resumed = (read_arrays(f, stage.name) for f in (finished("bridge"), folder))
         for name in whole:
-            if "seconds" not in name:
+            if "second" not in name:
                 np.testing.assert_array_equal(whole[name], resumed[name])
 
 

@@ -5,8 +5,8 @@ import warnings
 import jax
 import numpy as np
 
-from mercer.experiments.hyper import EXPERIMENT
-from mercer.experiments.runner import reproduce
+from mercer_paper.hyper import EXPERIMENT
+from mercer_paper.runner import reproduce
 
 
 def test_the_experiment_at_smoke_scale(tmp_path):

@@ -1,25 +1,25 @@
 """The insulation experiment at smoke scale, and the coordinates that its samplers work in."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from mercer import data
-from mercer.experiments.conductivity import (
-    CHOICES,
+from mercer.pde import conduct
+from mercer_paper.insulation import (
     COLD,
+    EXPERIMENT,
     HEADLINE,
     HOT,
-    Network,
-    every_parameter,
-    frozen,
+    density_of,
+    make_prior,
     posterior_of,
     truth_at,
 )
-from mercer.experiments.insulation import EXPERIMENT
-from mercer.experiments.runner import reproduce
-from mercer.pde import conduct
+from mercer_paper.runner import reproduce
 
 ASKED = {
     "kappa_relative_error", "kappa_coverage", "temperature_misfit", "rhat_max", "ess_min",
@@ -30,10 +30,9 @@ ASKED = {
 @pytest.fixture(scope="module")
 def densities():
     """One small posterior, of every parameter and with its hidden layer frozen."""
-    prior = CHOICES[HEADLINE].prior(Network(12, 20, num_frequencies=4), jax.random.key(0))
-    posterior = posterior_of(prior, 24)
-    approximate = frozen(posterior)
-    return posterior, approximate, every_parameter(posterior, approximate)
+    sizes = dataclasses.replace(EXPERIMENT.settings["smoke"], width=12, num_modes=20)
+    posterior = posterior_of(make_prior(HEADLINE, sizes, jax.random.key(0)), 24)
+    return posterior, density_of(posterior, "frozen"), density_of(posterior, "every")
 
 
 def test_the_experiment_at_smoke_scale(tmp_path):

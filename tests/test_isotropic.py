@@ -9,8 +9,7 @@ from scipy import stats
 
 import mercer
 from cases import DOMAIN, Polynomial
-from mercer import diagnostics
-from mercer.isotropic import MLP, IsotropicPrior
+from mercer import MLP, IsotropicPrior, diagnostics
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_nuts_finds_the_posterior_of_a_linear_network(linear_case):
 def test_chains_and_predictions_without_a_record(key):
     posterior = mercer.Posterior(
         IsotropicPrior(MLP(1, width=4, depth=2, key=key, domain=DOMAIN)),
-        mercer.Gaussian(mercer.LogNormal(0.1, 0.5)),
+        mercer.Gaussian(mercer.hyper.LogNormal(0.1, 0.5)),
         (jnp.array([[0.6], [1.0], [1.9]]), jnp.array([0.0, 0.4, -0.2])),
     )
     with jax.debug_key_reuse(False):
@@ -127,4 +126,4 @@ def test_a_posterior_needs_one_column_an_input(linear_case, key):
     with pytest.raises(ValueError, match="X has 2 columns, the network takes 1"):
         mercer.Posterior(prior, mercer.Gaussian(0.1), (jnp.zeros((3, 2)), jnp.zeros(3)))
     with pytest.raises(ValueError, match="no energy"):
-        mercer.Whitened(linear_case[0])
+        mercer.Frozen(linear_case[0])

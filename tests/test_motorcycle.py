@@ -9,16 +9,10 @@ import pytest
 from scipy import stats
 
 import mercer
-from mercer.experiments.baselines import (
-    Expansion,
-    score_process,
-    split_rows,
-    ten_folds,
-)
-from mercer.experiments.motorcycle import EXPERIMENT
-from mercer.experiments.motorcycle_model import fourier_prior, spectra
-from mercer.experiments.ridgelet import Ridgelet
-from mercer.experiments.runner import reproduce
+from mercer_paper.baselines import Expansion, Ridgelet, score_process, split_rows, ten_folds
+from mercer_paper.motorcycle import EXPERIMENT
+from mercer_paper.motorcycle_model import fourier_prior, spectra
+from mercer_paper.runner import reproduce
 
 
 def test_smoke_scale_from_prior_to_scores(tmp_path):
@@ -36,7 +30,7 @@ def test_every_row_is_held_out_once_and_scaled_by_the_others():
     assert sorted(np.concatenate(folds)) == list(range(133))
     x, y = mercer.data.motorcycle()
     split = split_rows(x, y, folds[3])
-    assert len(split.targets) + len(split.held_targets) == 133
+    assert len(split.targets) + len(split.test_targets) == 133
     assert split.targets.mean() == pytest.approx(0, abs=1e-12)
     assert split.inputs.std() == pytest.approx(1)
 
@@ -68,7 +62,7 @@ def test_the_exact_process_scores_as_its_predictive_law():
     domain = mercer.Interval(-3, 4)
     scores = score_process(split, mercer.Matern(1.5, 0.5, 1.0, domain, 60))
     assert scores.shape == (1, 8)
-    assert scores.mean() > stats.norm.logpdf(split.held_targets, 0, 1).mean() + 1
+    assert scores.mean() > stats.norm.logpdf(split.test_targets, 0, 1).mean() + 1
 
 
 def test_the_ridgelet_prior_comes_nearer_to_its_process_with_more_units():

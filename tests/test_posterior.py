@@ -74,15 +74,17 @@ def test_likelihoods_are_scipys(case):
 
 def test_learned_noise_is_a_parameter_with_a_log_normal_prior(oracle_case):
     prior, known, _ = oracle_case
-    noise = mercer.LogNormal(median=0.2, spread=0.5)
-    posterior = mercer.Posterior(prior, mercer.Gaussian(noise), (known.inputs, known.targets))
+    noise = mercer.hyper.LogNormal(median=0.2, spread=0.5)
+    data = known.inputs, known.targets
+    posterior = mercer.Posterior(prior, mercer.Gaussian(noise), data, tail="none")
     assert set(posterior.params) == {"network", "likelihood"}
     z = np.log(0.1 / 0.2) / 0.5
-    params = {"network": prior.params, "likelihood": [jnp.asarray(z)]}
+    params = {"network": prior.params, "likelihood": {"scale": jnp.asarray(z)}}
     expected = known(prior.params) + stats.norm.logpdf(z)
     np.testing.assert_allclose(posterior(params), expected, rtol=1e-10)
-    drawn = posterior.draw(jax.random.key(0))
-    assert jax.tree.structure(drawn) == jax.tree.structure(posterior.params)
+    assert float(posterior.watch(params)["scale"]) == pytest.approx(0.1)
+    start = posterior.init(jax.random.key(0))
+    assert jax.tree.structure(start) == jax.tree.structure(posterior.params)
 
 
 def test_forward_map_may_be_anything():
@@ -101,7 +103,7 @@ def test_forward_map_may_be_anything():
     "likelihood",
     [
         mercer.Gaussian(0.3),
-        mercer.StudentT(4.0, mercer.LogNormal(0.3, 0.5)),
+        mercer.StudentT(4.0, mercer.hyper.LogNormal(0.3, 0.5)),
         mercer.Bernoulli(),
         mercer.Poisson(),
         mercer.Heteroscedastic(),
@@ -117,7 +119,7 @@ def test_every_likelihood_makes_a_posterior(likelihood):
     x, y = np.linspace(0.6, 1.9, 6)[:, None], np.array([0, 1, 1, 0, 1, 0])
     full = mercer.Posterior(prior, likelihood, (x, y))
     cut = mercer.Posterior(prior, likelihood, (x, y), batch_size=6)
-    params = full.draw(jax.random.key(0))
+    params = full.init(jax.random.key(0))
     value = full(params)
     np.testing.assert_allclose(cut(params, cut.batch(jax.random.key(1))), value, rtol=1e-10)
     assert np.isfinite(value)

@@ -188,7 +188,7 @@ HYPER = {
     "matern": lambda h: mercer.Matern(1.5, h, 1.0, LINE, 10),
     "laplacian": lambda h: h * mercer.Laplacian(LINE, 10) ** 2,
     "squared_exponential": lambda h: mercer.SquaredExponential(h, 1.0, LINE, 8),
-    "periodic": lambda h: mercer.Periodic(0.7, 0.5 * h, 3, LINE),
+    "periodic": lambda h: mercer.Periodic(0.7, 0.5 * h, LINE, 3),
     "sum": lambda h: mercer.Matern(1.5, h, 1.0, LINE, 4) + mercer.BrownianMotion(2, LINE),
 }
 
@@ -275,7 +275,7 @@ def test_families_work_in_the_floats_at_hand():
         mercer.Laplacian(BOX, 40) ** 2,
         mercer.Matern(1.5, 0.3, 2.0, LINE, 50),
         mercer.SquaredExponential(0.5, 1.0, mercer.RealLine(1.0), 30),
-        mercer.Periodic(0.7, 0.2, 3, LINE),
+        mercer.Periodic(0.7, 0.2, LINE, 3),
     ):
         nodes, weights = spectrum.domain.quadrature(spectrum.quadrature_points())
         values = jax.vmap(spectrum.eigenfunctions)(nodes)

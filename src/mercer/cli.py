@@ -1,29 +1,32 @@
-"""The command line: `mercer list`, `mercer reproduce NAME`, `mercer report DIR`."""
+"""The command line: `mercer list`, `mercer reproduce NAME`, `mercer report DIR`.
+
+The experiments are in the package `mercer_paper`, which the commands import when they need it.
+"""
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import jax
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from .experiments import EXPERIMENTS
-from .experiments.experiment import SCALES, Experiment
-from .experiments.folder import nearest
-from .experiments.report import find_experiment, show, write_report
-from .experiments.runner import draw_figures
-from .experiments.runner import reproduce as run_experiment
 from .sampling import SamplingError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+if TYPE_CHECKING:
+    from mercer_paper.experiment import Experiment
+
+HELP = "Reproduce the experiments of the paper."
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=HELP)
 console = Console()
 
 
 @app.command("list")
 def list_experiments() -> None:
     """The experiments that can be reproduced."""
+    from mercer_paper import EXPERIMENTS
+
     for experiment in EXPERIMENTS.values():
         console.print(f"{experiment.name:12s} {experiment.title}")
 
@@ -38,6 +41,10 @@ def reproduce(
     overwrite: Annotated[bool, typer.Option(help="replace an earlier run in the folder")] = False,
 ) -> None:
     """Run an experiment: numbers here, figures and a report page in the folder."""
+    from mercer_paper import EXPERIMENTS
+    from mercer_paper.experiment import SCALES
+    from mercer_paper.folder import nearest
+
     names = tuple(EXPERIMENTS)
     nearest(scale, SCALES, "scale")
     chosen = names if name == "all" else (nearest(name, (*names, "all"), "experiment"),)
@@ -51,42 +58,58 @@ def reproduce(
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="a run folder")]) -> None:
     """Draw the figures of a run folder again and write its report page."""
-    draw_figures(find_experiment(folder, EXPERIMENTS), folder)
-    console.print(f"report: {write_report(folder, EXPERIMENTS)}", soft_wrap=True)
+    from mercer_paper import EXPERIMENTS
+    from mercer_paper.report import find_experiment
+
+    _report(find_experiment(folder, EXPERIMENTS), folder)
+
+
+def _report(experiment: "Experiment", folder: Path) -> None:
+    """Draw the figures, write the report page and say where it is."""
+    from mercer_paper.report import write_report
+    from mercer_paper.runner import draw_figures
+
+    draw_figures(experiment, folder)
+    page = write_report(folder, {experiment.name: experiment})
+    console.print(f"report: {page}", soft_wrap=True)
 
 
 def _run(
-    experiment: Experiment, scale: str, folder: Path, seed: int, resume: bool, overwrite: bool
+    experiment: "Experiment", scale: str, folder: Path, seed: int, resume: bool, overwrite: bool
 ) -> None:
+    """Run one experiment and show its numbers; a run that is stopped is reported as far as it is."""
+    from mercer_paper.report import write_report
+    from mercer_paper.runner import reproduce as run_experiment
+
+    def tell(words: str) -> None:
+        console.print(words, highlight=False, markup=False)
+
     _warn_of_time(experiment, scale)
     try:
         metrics = run_experiment(
-            experiment, scale, seed, folder, _tell, resume=resume, overwrite=overwrite
+            experiment, scale, seed, folder, tell, resume=resume, overwrite=overwrite
         )
-    except KeyboardInterrupt:
-        _tell_of_stop(experiment, folder)
-        raise typer.Exit(130) from None
-    except SamplingError:
-        _tell_of_stop(experiment, folder)
+    except (KeyboardInterrupt, SamplingError) as error:
+        _report(experiment, folder)
+        console.print(
+            "stopped; what is done is kept, and the same command with --resume, without "
+            "--overwrite, goes on",
+            soft_wrap=True,
+        )
+        if isinstance(error, KeyboardInterrupt):
+            raise typer.Exit(130) from None
         raise
-    console.print(_table(experiment, metrics, scale, seed))
-    console.print(f"report: {write_report(folder, EXPERIMENTS)}", soft_wrap=True)
+    title = f"{experiment.name}, scale {scale}, seed {seed}"
+    table = Table("", "ours", "paper", "verdict", title=title)
+    for row in experiment.table(metrics, scale):
+        table.add_row(*row)
+    console.print(table)
+    page = write_report(folder, {experiment.name: experiment})
+    console.print(f"report: {page}", soft_wrap=True)
 
 
-def _tell_of_stop(experiment: Experiment, folder: Path) -> None:
-    """Where what was done is, and how to go on."""
-    draw_figures(experiment, folder)
-    page = write_report(folder, EXPERIMENTS)
-    console.print(f"stopped; what is done is kept, and shown in {page}", soft_wrap=True)
-    console.print("the same command with --resume, without --overwrite, goes on", soft_wrap=True)
-
-
-def _tell(words: str) -> None:
-    console.print(words, highlight=False, markup=False)
-
-
-def _warn_of_time(experiment: Experiment, scale: str) -> None:
-    """How long the paper's size takes without an accelerator; then it is done all the same."""
+def _warn_of_time(experiment: "Experiment", scale: str) -> None:
+    """Say how long the paper's size takes without an accelerator."""
     if scale == "paper" and jax.default_backend() == "cpu":
         console.print("no GPU here; timing a few draws …")
         hours = experiment.estimate(experiment.settings[scale]) / 3600
@@ -95,18 +118,6 @@ def _warn_of_time(experiment: Experiment, scale: str) -> None:
             "--resume goes on. --scale quick takes minutes.",
             soft_wrap=True,
         )
-
-
-def _table(experiment: Experiment, metrics: dict[str, Any], scale: str, seed: int) -> Table:
-    table = Table(
-        "", "ours", "paper", "verdict", title=f"{experiment.name}, scale {scale}, seed {seed}"
-    )
-    for quantity in experiment.quantities:
-        value = metrics.get(quantity.name)
-        if value is not None:
-            printed = "" if quantity.paper is None else f"{quantity.paper:g}"
-            table.add_row(quantity.words, show(value), printed, quantity.verdict(value, scale))
-    return table
 
 
 def main() -> None:

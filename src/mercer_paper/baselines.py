@@ -1,0 +1,185 @@
+"""What networks with a Mercer prior are compared with, each scored on held-out rows in one way.
+
+A baseline takes a `Split` of the data and returns log p(y | draw) of the held-out rows, shape
+(draws, rows): members of an ensemble count as draws, a closed form as one. `Expansion` and
+`Ridgelet` are networks, to be sampled like ours.
+"""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.optimize import minimize
+
+import mercer
+
+from .summaries import adam
+
+# Of an expansion's readout, so wide that the reference takes 1e-4 of the variance.
+WIDE = 100.0
+# Nodes on the interval: enough for ridgelet units as narrow as the largest slope makes them.
+NUM_NODES = 400
+# Functions of the frozen units are tabulated on a grid, linear between its points: 1e-4 of their size.
+NUM_GRID = 4000
+# How far beyond the interval a ridgelet unit may sit, in its own widths.
+REACH = 4.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Rows to learn from and rows to be judged by, X of shape (n, d)."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    test_inputs: np.ndarray
+    test_targets: np.ndarray
+
+
+def split_rows(x: np.ndarray, y: np.ndarray, test: np.ndarray) -> Split:
+    """The rows `test` apart, both columns standardised by the others."""
+    train = np.setdiff1d(np.arange(len(y)), test)
+    x = (x - x[train].mean()) / x[train].std()
+    y = (y - y[train].mean()) / y[train].std()
+    return Split(x[train, None], y[train], x[test, None], y[test])
+
+
+def ten_folds(num_rows: int) -> list[np.ndarray]:
+    """The ten folds that every method is scored on."""
+    return np.array_split(np.random.default_rng(0).permutation(num_rows), 10)
+
+
+def motorcycle_fold(index: int) -> Split:
+    """One of the ten folds of the motorcycle data."""
+    times, values = mercer.data.motorcycle()
+    return split_rows(times, values, ten_folds(len(times))[index])
+
+
+def score_process(split: Split, spectrum: mercer.Matern) -> np.ndarray:
+    """The exact process with constant noise; its length scale, variance and noise by evidence."""
+
+    def process_of(logs: Array) -> tuple[mercer.GaussianProcess, Array]:
+        lengthscale, variance, noise = jnp.exp(jnp.asarray(logs))
+        shape = spectrum.domain, spectrum.num_modes
+        return mercer.GaussianProcess(
+            mercer.Matern(spectrum.nu, lengthscale, variance, *shape)
+        ), noise
+
+    @jax.jit
+    @jax.value_and_grad
+    def loss(logs: Array) -> Array:
+        process, noise = process_of(logs)
+        return -process.log_evidence(split.inputs, split.targets, noise)
+
+    start = np.log([spectrum.lengthscale, 1.0, 0.3])
+    best = minimize(lambda v: tuple(map(np.asarray, loss(v))), start, jac=True, method="L-BFGS-B",
+                    bounds=[(-5.0, 3.0)] * 3)  # fmt: skip
+    process, noise = process_of(best.x)
+    given = process.condition(split.inputs, split.targets, noise)
+    sd = jnp.sqrt(given.variance(split.test_inputs) + noise**2)
+    return np.asarray(norm.logpdf(split.test_targets, given.mean(split.test_inputs), sd))[None]
+
+
+def score_ensemble(
+    split: Split, key: PRNGKeyArray, num_members: int = 5, num_steps: int = 2000
+) -> np.ndarray:
+    """A deep ensemble: networks for mean and log scale, each trained alone from its own start, with
+    the weight decay of unit normal weights."""
+    x, y, test_inputs = map(jnp.asarray, (split.inputs, split.targets, split.test_inputs))
+    domain = mercer.Interval(x.min(), x.max())
+
+    def log_densities(networks: tuple, inputs: Array, targets: Array) -> Array:
+        mean, log_scale = (jax.vmap(network)(inputs) for network in networks)
+        return norm.logpdf(targets, mean, jnp.exp(log_scale) + 1e-3)
+
+    def train(key: PRNGKeyArray) -> np.ndarray:
+        keys = jax.random.split(key, 3)[:2]
+        networks = tuple(mercer.MLP(1, 64, 2, key=k, domain=domain) for k in keys)
+        params, static = eqx.partition(networks, eqx.is_inexact_array)
+
+        def value(params: tuple) -> Array:
+            fit = jnp.sum(log_densities(eqx.combine(params, static), x, y))
+            return (fit - 0.5 * jnp.sum(ravel_pytree(params)[0] ** 2)) / len(y)
+
+        trained = eqx.combine(adam(value, params, num_steps, 1e-2), static)
+        return np.asarray(log_densities(trained, test_inputs, split.test_targets))
+
+    return np.stack([train(k) for k in jax.random.split(key, num_members)])
+
+
+class Expansion(eqx.Module):
+    """A network whose hidden units are the eigenfunctions: the truncated (Hilbert-space) process."""
+
+    readout: Float[Array, " K"]
+    spectrum: mercer.Spectrum
+
+    def __init__(self, spectrum: mercer.Spectrum):
+        self.spectrum = spectrum
+        self.readout = jnp.zeros(spectrum.num_modes)
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        fixed = jax.lax.stop_gradient(self.spectrum)
+        return WIDE * jnp.dot(self.readout, fixed.features(x))
+
+
+class Ridgelet(eqx.Module):
+    """The ridgelet prior of Matsubara, Oates and Briol (2021) for one hidden layer on an interval.
+
+    A function is Σᵢ rᵢ φ(wᵢ·x + bᵢ), φ(z) = exp(−z²/2). With a ψ such that ∫ φ̂ ψ̂ /|ξ| dξ = 1,
+
+        f(x) = ∫∫ (∫ ψ(w·y + b) f(y) dy) φ(w·x + b) dw db,
+
+    so that readouts r = Ψ f, Ψᵢⱼ = ψ(wᵢ·yⱼ + bᵢ) uⱼ / (N p(wᵢ, bᵢ)), of f at the nodes yⱼ of a
+    quadrature with weights uⱼ, make a network like f: for f ~ N(0, K) they are N(0, Ψ K Ψᵀ). Here
+    f = Σₙ √λₙ φₙ ξₙ is a process cut after its leading modes, with white ξ = `readout`.
+
+    Slopes are uniform on [−steepest, steepest], and biases over the units that reach the interval:
+    a choice with bounded weights 1/p, which normal ones do not have. `table` has what each ξₙ adds to
+    the function on a grid.
+    """
+
+    readout: Float[Array, " K"]
+    table: Float[Array, "G K"]
+    domain: mercer.Box
+    level: float = eqx.field(static=True)
+
+    def __init__(
+        self, spectrum: mercer.Spectrum, width: int, steepest: float, level: float = 0.0,
+        *, key: PRNGKeyArray,
+    ):  # fmt: skip
+        self.domain, self.level = spectrum.domain, level
+        (lower,), (upper,) = self.domain.lower, self.domain.upper
+        nodes, weights = self.domain.quadrature(NUM_NODES)
+        slope_key, bias_key = jax.random.split(key)
+        slopes = jax.random.uniform(slope_key, (width,), minval=-steepest, maxval=steepest)
+        farthest = jnp.abs(slopes) * (upper - lower) / 2 + REACH
+        biases = farthest * jax.random.uniform(bias_key, (width,), minval=-1.0, maxval=1.0)
+        density = 1 / (2 * steepest) / (2 * farthest)
+
+        def before(points: Array) -> Array:
+            return slopes[:, None] * (points - (lower + upper) / 2)[None] + biases[:, None]
+
+        psi = _ridgelet(before(nodes[:, 0])) * weights[None] / (width * density)[:, None]
+        readouts = psi @ jax.vmap(spectrum.features)(nodes)
+        units = jnp.exp(-0.5 * before(jnp.linspace(lower, upper, NUM_GRID)) ** 2)
+        self.table = units.T @ readouts
+        self.readout = jnp.zeros(spectrum.num_modes)
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        place = self.domain.to_unit(x)[0] * (NUM_GRID - 1)
+        left = jnp.clip(jnp.floor(place), 0, NUM_GRID - 2).astype(int)
+        share = place - left
+        table = jax.lax.stop_gradient(self.table)
+        functions = (1 - share) * table[left] + share * table[left + 1]
+        return self.level + jnp.dot(functions, self.readout)
+
+
+def _ridgelet(z: Array) -> Array:
+    """ψ for φ(z) = exp(−z²/2): φ̂ψ̂ = 2π ξ² exp(−ξ²) before the constant, whose integral over |ξ|
+    is 2π."""
+    return (1 - z**2) * jnp.exp(-0.5 * z**2) / (2 * math.pi)

@@ -1,0 +1,84 @@
+"""A permeability in two dimensions from pressures: Darcy flow −div(exp(u) ∇p) = 1, p = 0 outside."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+import mercer
+from mercer.pde import Flow
+
+from .experiment import Arrays, Chains, Run, fold
+from .inverse import freeze, infer
+
+SQUARE = mercer.Box([0.0, 0.0], [1.0, 1.0])
+# Noise as a share of the largest pressure.
+NOISE = 0.01
+VARIANCE = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Darcy:
+    """Sizes of the problem; the truth flows through `num_fine` cells a side, ours through
+    `num_cells`."""
+
+    width: int
+    num_modes: int
+    num_cells: int
+    num_fine: int
+    num_sensors: int
+    chains: Chains
+    num_frequencies: int = 32
+    frequency_scale: float = 4.0
+
+
+class Pressure(eqx.Module):
+    """Pressures at the sensors for a permeability exp(u): the forward map."""
+
+    flow: Flow
+
+    def __call__(self, u: mercer.FourierMLP, inputs: Float[Array, "n 2"]) -> Float[Array, " n"]:
+        return self.flow.at(self.flow.solve(lambda x: jnp.exp(u(x)), 1.0), inputs)
+
+
+def make_data(process: mercer.Spectrum, settings: Darcy, key: jax.Array) -> Arrays:
+    """A field drawn from the exact process, its pressure on the finer cells, noisy sensors."""
+    field_key, place_key, noise_key = jax.random.split(key, 3)
+    fine, ours = Flow(SQUARE, settings.num_fine), Flow(SQUARE, settings.num_cells)
+    points = jnp.concatenate([fine.centres, ours.centres])
+    field = mercer.GaussianProcess(process).draw(field_key, points)[0]
+    through, truth = jnp.split(field, [len(fine.centres)])
+    shape = (settings.num_sensors, 2)
+    sensors = jax.random.uniform(place_key, shape, minval=0.02, maxval=0.98)
+
+    @jax.jit
+    def observe(field: Array) -> tuple[Array, Array]:
+        pressure = fine.solve(jnp.exp(field).reshape(fine.cells), 1.0)
+        return fine.at(pressure, sensors), NOISE * jnp.max(pressure)
+
+    exact, noise = observe(through)
+    observed = exact + noise * jax.random.normal(noise_key, exact.shape)
+    arrays = {"truth": truth, "sensors": sensors, "observed": observed, "noise": noise}
+    return {name: np.asarray(value) for name, value in arrays.items()}
+
+
+def infer_field(run: Run) -> Arrays:
+    """The posterior of u by NUTS over a frozen layer's readout, against the field that was drawn."""
+    settings: Darcy = run.settings.darcy
+    process = mercer.Matern(2.0, 0.3, VARIANCE, SQUARE, settings.num_modes)
+    data = make_data(process, settings, fold(run.key, "truth"))
+    network = mercer.FourierMLP(
+        2, settings.width, num_frequencies=settings.num_frequencies,
+        frequency_scale=settings.frequency_scale, hidden_scale=1.0,
+        readout_scale=100.0 * np.sqrt(VARIANCE), domain=SQUARE, key=fold(run.key, "network"),
+    )  # fmt: skip
+    flow = Flow(SQUARE, settings.num_cells)
+    likelihood = mercer.Gaussian(data["noise"], Pressure(flow))
+    prior = mercer.Prior(mercer.Quadrature(process), network)
+    posterior = mercer.Posterior(prior, likelihood, (data["sensors"], data["observed"]))
+    arrays = infer(run, "darcy", freeze(posterior), posterior, settings.chains,
+                   lambda u: jax.vmap(u)(flow.centres))  # fmt: skip
+    return data | arrays | {"cells": np.array(flow.cells)}

@@ -1,0 +1,83 @@
+"""The processes of the case study, with exact paths, and the networks that follow them."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import mercer
+
+ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """Brownian motion on [0, 1], or the Brownian bridge if it is `pinned` to zero at one."""
+
+    name: str
+    make_spectrum: Callable[[int], mercer.Spectrum]
+    boundary: tuple[str, str]
+    pinned: bool
+
+    def kernel(self, s: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Cov(u(s), u(t)) for all pairs of times."""
+        joint = np.minimum.outer(s, t)
+        return joint - np.outer(s, t) if self.pinned else joint
+
+    def variance(self, t: np.ndarray) -> np.ndarray:
+        """Var u(t)."""
+        return t * (1 - t) if self.pinned else t
+
+    def grid(self, num_times: int) -> np.ndarray:
+        """Equally spaced times in (0, 1], or (0, 1) for a bridge, which is zero at one."""
+        end = num_times / (num_times + 1) if self.pinned else 1.0
+        return np.linspace(end / num_times, end, num_times)
+
+    def paths(self, key: jax.Array, count: int, times: np.ndarray) -> np.ndarray:
+        """Exact paths at increasing times in [0, 1], by independent increments."""
+        steps = np.sqrt(np.diff(np.append(np.insert(times, 0, 0.0), 1.0)))
+        white = np.asarray(jax.random.normal(key, (count, len(steps)), np.float32))
+        motion = np.cumsum(white * steps.astype(np.float32), axis=1)
+        end = motion[:, -1:]
+        return motion[:, :-1] - end * times.astype(np.float32) if self.pinned else motion[:, :-1]
+
+
+MOTION = Process("Brownian motion", mercer.BrownianMotion, ("dirichlet", "neumann"), pinned=False)
+BRIDGE = Process("Brownian bridge", mercer.BrownianBridge, ("dirichlet", "dirichlet"), pinned=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network of the case study: its size and its scales.
+
+    `saturation` δ belongs to the factor t/(t + δ) on each side where the process vanishes; None is
+    the paper's factor, t or t(1 − t). `num_points` of the quadrature follows from the number of
+    modes unless it is set.
+    """
+
+    width: int
+    num_modes: int
+    frequency_scale: float
+    readout_scale: float
+    saturation: float | None
+    hidden_scale: float = 4.0
+    num_frequencies: int = 32
+    law: str = "normal"
+    depth: int = 1
+    activation: str = "sigmoid"
+    num_points: int | None = None
+
+    def prior(self, process: Process, key: jax.Array, normalised: bool = True) -> mercer.Prior:
+        """The Mercer prior of this network for a process; the key draws its frequencies.
+
+        It is made on the host: an accelerator would first have to compile hundreds of small
+        operations.
+        """
+        options = vars(self) | {"activation": ACTIVATIONS[self.activation]}
+        num_modes, num_points = options.pop("num_modes"), options.pop("num_points")
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            network = mercer.FourierMLP(1, boundary=process.boundary, key=key, **options)
+            energy = mercer.Quadrature(process.make_spectrum(num_modes), num_points)
+            return mercer.Prior(energy, network, normalised=normalised)
