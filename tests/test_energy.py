@@ -219,7 +219,8 @@ def test_a_kernel_by_its_name_has_unit_scales():
 
 
 def test_a_kernel_of_tinygp_works_as_it_is():
-    kernel = 1.5 * tinygp.kernels.Matern32(0.6) + tinygp.kernels.Constant(0.3)
+    distance = tinygp.kernels.distance.L2Distance()
+    kernel = 1.5 * tinygp.kernels.Matern32(0.6, distance) + tinygp.kernels.Constant(0.3)
     judged = linear_algebra(np.asarray(kernel(NODES, NODES)), NODES)
     np.testing.assert_allclose(mercer.Nodes(kernel, NODES)(wave), judged, rtol=1e-7)
 

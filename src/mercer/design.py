@@ -1,4 +1,4 @@
-"""A network prior that meets a tolerance: width, modes, points and scales chosen."""
+"""A network prior that meets a tolerance, a priori or given data: everything about it chosen."""
 
 import itertools
 import logging
@@ -7,15 +7,19 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from scipy import special
 
 from .checks import Real, require_positive
 from .domains import Box
-from .energy import Quadrature
-from .fidelity import comparison_points, kernel_matrix, network_covariance
-from .networks import FourierMLP
+from .energy import Nodes, Quadrature
+from .fidelity import comparison_points, fidelity, kernel_matrix, network_covariance
+from .likelihoods import Gaussian
+from .networks import FourierMLP, Radial
+from .posterior import Posterior
 from .prior import Prior
-from .spectra import Spectrum
+from .spectra import Matern, Spectrum, SquaredExponential
+from .spectra.base import Scaled
 from .spectra.boundary import Boundary
 from .spectra.eigenvalues import num_invertible
 
@@ -26,6 +30,10 @@ FREQUENCY_SCALES = (2.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 HIDDEN_SCALE = {"rough": 6.0, "smooth": 2.0}
 SATURATION = {"rough": 0.003, "smooth": 0.1}
 MAX_WIDTH = 3000
+# Beyond this width radial units at the rows are as good; rows that get one at most.
+MAX_WIDTH_GIVEN_DATA, MAX_UNITS = 400, 2000
+# Share of the tolerance that the correlation with a row's mirror image may have.
+UNFELT = 0.01
 MAX_MODES = 4096
 # Another draw of the hidden layer has another error; this much of the tolerance is left for it.
 MARGIN = 0.85
@@ -35,12 +43,29 @@ MODES_TO_SPARE = {1: 2, 2: 4}
 log = logging.getLogger(__name__)
 
 
-def design(spectrum: Spectrum, tolerance: Real = 0.01, *, key: PRNGKeyArray) -> Prior:
-    """A prior over a `FourierMLP` whose `fidelity` has a relative error within the tolerance.
+def design(
+    spectrum: Spectrum,
+    tolerance: Real = 0.01,
+    *,
+    key: PRNGKeyArray,
+    data: tuple | None = None,
+    noise: ArrayLike | None = None,
+) -> Prior:
+    """A prior over a network that follows its process within the tolerance.
 
-    Tries readout scales from the least stiff up, with the frequencies that suit each, then
-    wider networks; more modes where the spectrum can make them. `describe(prior)` tells what
-    was chosen. Raises a ValueError that says what is in the way where nothing meets it.
+    Without data the tolerance is on the covariance, relative to the largest variance and averaged
+    over hidden layers: `fidelity(prior).relative_error`. Tries readout scales from the least stiff
+    up, with the frequencies that suit each, then wider networks; more modes where the spectrum can
+    make them.
+
+    With `data` = (X, y) and the standard deviation of their `noise` it is on the posterior:
+    means within so many standard deviations, and standard deviations within that share, of the
+    exact process's. A process that is reflected at the sides of its domain is given a wider
+    domain where rows would feel these. Where no `FourierMLP` is close enough beside the noise, the
+    network has a radial unit at each row, which is exact.
+
+    `describe(prior)` tells what was chosen. Raises a ValueError that says what is in the way where
+    nothing meets the tolerance.
 
     >>> import mercer
     >>> prior = mercer.design(mercer.BrownianBridge(200), tolerance=0.01, key=jax.random.key(0))
@@ -54,20 +79,105 @@ def design(spectrum: Spectrum, tolerance: Real = 0.01, *, key: PRNGKeyArray) -> 
             f"{type(spectrum.domain).__name__}. Make the Prior by hand and look at its fidelity."
         )
     spectrum.check()
+    if data is None and noise is None:
+        return _design_prior(spectrum, float(tolerance), key)
+    if data is None or noise is None:
+        raise ValueError("a tolerance on the posterior needs both data=(X, y) and noise=.")
+    return _design_posterior(spectrum, float(tolerance), key, data, noise)
+
+
+def _design_posterior(
+    spectrum: Spectrum, tolerance: float, key: PRNGKeyArray, data: tuple, noise: ArrayLike
+) -> Prior:
+    require_positive("noise", noise)
+    inputs = np.asarray(data[0], float)
+    spectrum = pad_domain(spectrum, inputs, tolerance)
+    share = float(np.min(np.square(noise))) / float(spectrum.trace / spectrum.domain.measure)
+    for prior_tolerance in (0.1, 0.01):
+        try:
+            wanted = min(prior_tolerance * share, tolerance)
+            prior = _design_prior(spectrum, wanted, key, MAX_WIDTH_GIVEN_DATA)
+        except ValueError:
+            break
+        if _meets(prior, data, noise, tolerance):
+            return prior
+    energy = Nodes(spectrum, np.unique(inputs, axis=0)[:MAX_UNITS])
+    prior = Prior(energy, Radial(energy), normalised=True, solver="cholesky")
+    log.info("a radial unit at each row")
+    if _meets(prior, data, noise, tolerance):
+        return prior
+    raise ValueError(
+        f"no network meets tolerance={tolerance:g} on the posterior of these data; ask for less, or "
+        "give fewer rows to design by."
+    )
+
+
+def _meets(prior: Prior, data: tuple, noise: ArrayLike, tolerance: float) -> bool:
+    closeness = fidelity(Posterior(prior, Gaussian(noise), data))
+    log.info("%s", closeness)
+    return max(closeness.worst_mean, closeness.worst_sd) <= tolerance
+
+
+def pad_domain(spectrum: Spectrum, inputs: np.ndarray, tolerance: float) -> Spectrum:
+    """The same stationary process on a domain whose sides the rows do not feel.
+
+    Reflected sides are felt by the correlation at twice the distance to them.
+    """
+    if isinstance(spectrum, Scaled):
+        inner = pad_domain(spectrum.spectrum, inputs, tolerance)
+        return Scaled(inner, spectrum.log_factor)
+    reflects = spectrum.boundary is not None and set(sum(spectrum.boundary, ())) == {"neumann"}
+    if not isinstance(spectrum, Matern | SquaredExponential) or not reflects:
+        return spectrum
+    domain, scale = spectrum.domain, float(spectrum.lengthscale)
+    room = 0.5 * scale * _correlation_reach(spectrum, UNFELT * tolerance)
+    lower = np.minimum(domain.lower, inputs.min(axis=0) - room)
+    upper = np.maximum(domain.upper, inputs.max(axis=0) + room)
+    growth = math.prod((upper - lower) / np.array(domain.lengths))
+    count = min(math.ceil(growth * spectrum.num_modes), MAX_MODES)
+    rest = spectrum.lengthscale, spectrum.variance, Box(lower, upper), count
+    return Matern(spectrum.nu, *rest) if isinstance(spectrum, Matern) else SquaredExponential(*rest)
+
+
+def _correlation_reach(spectrum: Matern | SquaredExponential, level: float) -> float:
+    """Length scales after which the correlation of the stationary process is below a level."""
+    lags = np.linspace(0.0, 40.0, 4001)[1:]
+    if isinstance(spectrum, SquaredExponential):
+        values = np.exp(-0.5 * lags**2)
+    else:
+        nu = float(spectrum.nu)
+        scaled = math.sqrt(2 * nu) * lags
+        values = 2 ** (1 - nu) / special.gamma(nu) * scaled**nu * special.kv(nu, scaled)
+    below = values < level
+    return float(lags[np.argmax(below)]) if below.any() else float(lags[-1])
+
+
+def _design_prior(
+    spectrum: Spectrum, tolerance: float, key: PRNGKeyArray, max_width: int = MAX_WIDTH
+) -> Prior:
     spectrum = spectrum[: num_invertible(np.asarray(spectrum.log_eigenvalues))]
     needed = modes_needed(spectrum, tolerance / 2)
     spectrum = _resolve(spectrum, MODES_TO_SPARE.get(spectrum.domain.dimension, 4) * needed)
     search = _Search(spectrum, key)
-    for width in _widths(needed):
+    for width in _widths(needed, max_width):
         for readout_scale in READOUT_SCALES:
             network = search.best_frequencies(width, readout_scale)
             log.info("width %d, %s: error %.3g", width, _words(network), search.error)
             if search.error <= MARGIN * tolerance:
-                return Prior(search.energy, network, normalised=True)
+                prior = Prior(search.energy, network, normalised=True)
+                if search.average_error(prior) <= tolerance:
+                    return prior
     raise ValueError(
-        f"no network to width {MAX_WIDTH} meets tolerance={tolerance:g} for this spectrum; the "
-        f"closest has a relative error of {search.lowest:.2g}. Ask for less, or for smoother paths."
+        f"no network to width {max_width} meets tolerance={tolerance:g} for this spectrum; the closest "
+        f"has a relative error of {search.lowest:.2g}. Ask for less, {_way_out(spectrum)}."
     )
+
+
+def _way_out(spectrum: Spectrum) -> str:
+    """What else would help: smoother paths or, for those that are smooth already, more modes."""
+    if math.isinf(spectrum.path_order):
+        return "or make the spectrum with more modes"
+    return "or for smoother paths"
 
 
 class _Search:
@@ -106,6 +216,10 @@ class _Search:
         (term,) = prior.terms(prior.params)
         covariance = network_covariance(prior, term, self.points)
         return float(jnp.max(jnp.abs(covariance - self.kernel))) / self.variance
+
+    def average_error(self, prior: Prior) -> float:
+        """The relative error averaged over hidden layers."""
+        return float(jnp.mean(layer_errors(prior, 0, self.points, self.kernel)))
 
     def network(self, width: int, readout_scale: float, frequency_scale: float) -> FourierMLP:
         spectrum = self.energy.spectrum
@@ -164,10 +278,10 @@ def _resolve(spectrum: Spectrum, num_modes: int) -> Spectrum:
     return more[: num_invertible(np.asarray(more.log_eigenvalues))]
 
 
-def _widths(needed: int) -> list[int]:
+def _widths(needed: int, most: int) -> list[int]:
     """Widths to try: a few units a mode first."""
-    first = min(max(64, needed + needed // 2), MAX_WIDTH)
-    growth = itertools.takewhile(lambda w: w <= MAX_WIDTH, (int(first * 1.5**i) for i in range(10)))
+    first = min(max(64, needed + needed // 2), most)
+    growth = itertools.takewhile(lambda w: w <= most, (int(first * 1.5**i) for i in range(10)))
     return list(growth)
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .likelihoods import Heteroscedastic
+from .likelihoods import Gaussian, Heteroscedastic
 from .optimise import climb
 from .parameters import is_network
 from .posterior import Posterior
@@ -102,7 +102,7 @@ def _map_site(frozen: Any) -> Site:
         ]
         return likelihood.predict(jax.tree.unflatten(structure, moved), posterior.inputs)
 
-    sizes = [jax.eval_shape(e.units, e.points[0]).shape for e in energies]
+    sizes = [jax.eval_shape(lambda x, e=e: e.units(x), e.points[0]).shape for e in energies]
     zeros = [jnp.zeros(size) for size in sizes]
     predicted, slopes = predict(zeros), jax.jacfwd(predict)(zeros)
     (root,), (score,) = _expand(likelihood, predicted, posterior.targets)
@@ -115,8 +115,33 @@ def _map_site(frozen: Any) -> Site:
 
 
 def _mode(frozen: Any) -> Any:
-    """The posterior's parameters at the mode of its readouts, from that of the prior."""
+    """The posterior's parameters at the mode of its readouts, from that of the prior.
+
+    By Levenberg–Marquardt where the noise is Gaussian, else by L-BFGS.
+    """
+    if isinstance(frozen.posterior.likelihood, Gaussian):
+        return frozen.original(_least_squares(frozen))
     return frozen.original(climb(frozen, frozen.params, NUM_STEPS))
+
+
+def _least_squares(frozen: Any) -> Any:
+    """Coordinates of the least sum of squared residuals, of data and of the coordinates themselves."""
+    import optimistix
+
+    posterior, start = frozen.posterior, frozen.params
+
+    def residuals(latent: Any, _: None) -> Array:
+        params = frozen.original({"latent": latent, "likelihood": start["likelihood"]})
+        likelihood = posterior.row_likelihood(params)
+        predicted = likelihood.predict(posterior.network(params), posterior.inputs)
+        misfit = (predicted - posterior.targets) / likelihood.scale
+        return jnp.concatenate([misfit, *latent])
+
+    solver = optimistix.LevenbergMarquardt(rtol=1e-6, atol=1e-6)
+    found = optimistix.least_squares(
+        residuals, solver, start["latent"], max_steps=NUM_STEPS, throw=False
+    )
+    return {"latent": found.value, "likelihood": start["likelihood"]}
 
 
 def _expand(likelihood: Any, predicted: Any, targets: Array) -> tuple[list[Array], list[Array]]:

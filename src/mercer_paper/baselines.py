@@ -12,14 +12,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.optimize import minimize
 
 import mercer
-
-from .summaries import adam
 
 # Of an expansion's readout, so wide that the reference takes 1e-4 of the variance.
 WIDE = 100.0
@@ -85,46 +82,42 @@ def score_process(split: Split, spectrum: mercer.Matern) -> np.ndarray:
     return np.asarray(norm.logpdf(split.test_targets, given.mean(split.test_inputs), sd))[None]
 
 
-def score_ensemble(
-    split: Split, key: PRNGKeyArray, num_members: int = 5, num_steps: int = 2000
-) -> np.ndarray:
-    """A deep ensemble: networks for mean and log scale, each trained alone from its own start, with
-    the weight decay of unit normal weights."""
-    x, y, test_inputs = map(jnp.asarray, (split.inputs, split.targets, split.test_inputs))
-    domain = mercer.Interval(x.min(), x.max())
+def score_ensemble(split: Split, key: PRNGKeyArray) -> np.ndarray:
+    """A deep ensemble: networks for mean and log scale, five of each trained alone from their own
+    starts, with the weight decay of unit normal weights."""
+    domain = mercer.Interval(split.inputs.min(), split.inputs.max())
+    keys = dict(zip(("mean", "scale"), jax.random.split(key), strict=True))
+    prior = mercer.IsotropicPrior(
+        {name: mercer.MLP(1, 64, 2, key=k, domain=domain) for name, k in keys.items()}
+    )
+    likelihood = mercer.Heteroscedastic(lambda s: jnp.exp(s) + 1e-3)
+    # As a density of batches, though of all rows, it is climbed by Adam, as ensembles are.
+    data, every = (split.inputs, split.targets), len(split.targets)
+    posterior = mercer.Posterior(prior, likelihood, data, batch_size=every)
 
-    def log_densities(networks: tuple, inputs: Array, targets: Array) -> Array:
-        mean, log_scale = (jax.vmap(network)(inputs) for network in networks)
-        return norm.logpdf(targets, mean, jnp.exp(log_scale) + 1e-3)
+    @jax.jit
+    def train(key: PRNGKeyArray) -> Array:
+        start_key, climb_key = jax.random.split(key)
+        start = posterior.init(start_key)
+        trained = mercer.maximise(climb_key, posterior, start, 2000, learning_rate=0.01)
+        test = jnp.asarray(split.test_inputs), jnp.asarray(split.test_targets)
+        return posterior.score(trained, *test)
 
-    def train(key: PRNGKeyArray) -> np.ndarray:
-        keys = jax.random.split(key, 3)[:2]
-        networks = tuple(mercer.MLP(1, 64, 2, key=k, domain=domain) for k in keys)
-        params, static = eqx.partition(networks, eqx.is_inexact_array)
-
-        def value(params: tuple) -> Array:
-            fit = jnp.sum(log_densities(eqx.combine(params, static), x, y))
-            return (fit - 0.5 * jnp.sum(ravel_pytree(params)[0] ** 2)) / len(y)
-
-        trained = eqx.combine(adam(value, params, num_steps, 1e-2), static)
-        return np.asarray(log_densities(trained, test_inputs, split.test_targets))
-
-    return np.stack([train(k) for k in jax.random.split(key, num_members)])
+    return np.stack([train(k) for k in jax.random.split(jax.random.fold_in(key, 1), 5)])
 
 
 class Expansion(eqx.Module):
     """A network whose hidden units are the eigenfunctions: the truncated (Hilbert-space) process."""
 
     readout: Float[Array, " K"]
-    spectrum: mercer.Spectrum
+    spectrum: mercer.Spectrum = mercer.constant()
 
     def __init__(self, spectrum: mercer.Spectrum):
         self.spectrum = spectrum
         self.readout = jnp.zeros(spectrum.num_modes)
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        fixed = jax.lax.stop_gradient(self.spectrum)
-        return WIDE * jnp.dot(self.readout, fixed.features(x))
+        return WIDE * jnp.dot(self.readout, self.spectrum.features(x))
 
 
 class Ridgelet(eqx.Module):
@@ -144,7 +137,7 @@ class Ridgelet(eqx.Module):
     """
 
     readout: Float[Array, " K"]
-    table: Float[Array, "G K"]
+    table: Float[Array, "G K"] = mercer.constant()
     domain: mercer.Box
     level: float = eqx.field(static=True)
 
@@ -174,8 +167,7 @@ class Ridgelet(eqx.Module):
         place = self.domain.to_unit(x)[0] * (NUM_GRID - 1)
         left = jnp.clip(jnp.floor(place), 0, NUM_GRID - 2).astype(int)
         share = place - left
-        table = jax.lax.stop_gradient(self.table)
-        functions = (1 - share) * table[left] + share * table[left + 1]
+        functions = (1 - share) * self.table[left] + share * self.table[left + 1]
         return self.level + jnp.dot(functions, self.readout)
 
 

@@ -8,7 +8,7 @@ from mercer.data import co2
 from mercer.plots import ACCENT, COLOURS, INK, paths
 
 from .experiment import Picture, Results
-from .summaries import draw_band, panels
+from .panels import draw_band, panels
 
 MODELS = {
     "ours": "Our network",

@@ -17,7 +17,6 @@ import mercer
 from .folder import Arrays, read_arrays, write_arrays
 
 SCALES = ("smoke", "quick", "paper")
-WHITE = mercer.nuts(adaptation="step", initial_step=0.2)
 Results = Mapping[str, Arrays]
 
 
@@ -66,7 +65,9 @@ class Run:
             results.append(arrays)
         return results
 
-    def sample(self, name: str, density: Any, algorithm: Any, **options: Any) -> mercer.Draws:
+    def sample(
+        self, name: str, density: Any, algorithm: Any = None, **options: Any
+    ) -> mercer.Draws:
         """`mercer.sample` with a store, so that a stage that was stopped continues its chains.
 
         The key depends on the stage and the name alone: an interruption does not change the draws.
@@ -74,20 +75,6 @@ class Run:
         key, store = fold(self.key, name), self.folder / name
         options = {"store": store, "resume": True, "progress": self.progress} | options
         return mercer.sample(key, density, algorithm, **options).complete()
-
-    def sample_white(
-        self,
-        name: str,
-        density: Any,
-        chains: Chains,
-        record: Callable[[Any], Any],
-        algorithm: Any = WHITE,
-    ) -> mercer.Draws:
-        """Chains on a density with nearly white coordinates, by default NUTS that adapts its step
-        size alone."""
-        keys = jax.random.split(fold(self.key, f"starts of {name}"), chains.num_chains)
-        starts = jax.jit(jax.vmap(density.draw))(keys)
-        return self.sample(name, density, algorithm, init=starts, record=record, **chains.counts)
 
 
 @dataclasses.dataclass(frozen=True)

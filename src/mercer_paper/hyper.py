@@ -37,7 +37,8 @@ from .hyper_model import (
     recovery_family,
     surface_family,
 )  # fmt: skip
-from .summaries import asked, converged, convergence, panels, stack
+from .panels import panels
+from .summaries import asked, converged, convergence, stack
 
 # Starting points of the ascents, in standard normal numbers: (variance, power).
 STARTS = ((-1.5, -1.5), (1.5, -1.5), (-1.5, 1.5), (1.5, 1.5), (0.0, 0.0))
@@ -233,7 +234,7 @@ def _values(white: np.ndarray) -> tuple[np.ndarray, ...]:
 def draw_evidence(results: Results) -> Figure:
     """Contours of the evidence, the ways of the ascents, and draws of both."""
     surface, ascent, draws = results["surface"], results["ascent"], results["joint"]["draws"]
-    figure, axes = panels(1, 6.4, 4.6)
+    figure, (axes,) = panels(1, 6.4, 4.6)
     levels = [-200, -100, -50, -20, -10, -5, -2, -0.5]
     below = surface["values"] - surface["values"].max()
     lines = axes.contour(*_values(surface["grid"]), below, levels=levels, cmap="Greys",

@@ -7,7 +7,7 @@ from mercer import data
 from mercer.plots import ACCENT, COLOURS, INK
 
 from .experiment import Arrays, Picture, Results
-from .summaries import draw_band, panels
+from .panels import draw_band, panels
 
 KELVIN = "temperature T (K)"
 TITLES = {
@@ -27,21 +27,21 @@ def _curves(arrays: Arrays, i: int, percent: bool = False) -> tuple[np.ndarray, 
 def draw_prior_curves(results: Results) -> Figure:
     """κ over its mean, of networks drawn from each prior."""
     prior, count = results["prior"], len(results["prior"]["names"])
-    figure, axes = panels(count, max(3.6 * count, 4.8), 2.9, squeeze=False, sharey=True)
-    for panel, name, curves in zip(axes[0], prior["names"], prior["curves"], strict=True):
+    figure, axes = panels(count, max(3.6 * count, 4.8), sharey=True)
+    for panel, name, curves in zip(axes, prior["names"], prior["curves"], strict=True):
         panel.semilogy(prior["grid"], curves.T, color=COLOURS[0], linewidth=0.7, alpha=0.5)
         panel.semilogy(prior["grid"], prior["truth"], label="truth", **TRUTH)
         panel.set(title=TITLES[str(name)], xlabel=KELVIN)
-    axes[0, 0].set_ylabel("κ / mean(κ)")
-    axes[0, 0].legend(loc="lower right")
+    axes[0].set_ylabel("κ / mean(κ)")
+    axes[0].legend(loc="lower right")
     return figure
 
 
 def draw_posterior_curves(results: Results) -> Figure:
     """Bands of κ over its mean, and how far they are from the truth."""
     frozen, count = results["frozen"], len(results["frozen"]["names"])
-    grid, options = frozen["grid"], {"squeeze": False, "sharex": True, "sharey": "row"}
-    figure, axes = panels(count, max(3.6 * count, 4.8), 5.2, nrows=2, **options)
+    grid, options = frozen["grid"], {"rows": 2, "sharex": True, "sharey": "row"}
+    figure, axes = panels(count, max(3.6 * count, 4.8), 5.2, **options)
     for i, name in enumerate(map(str, frozen["names"])):
         above, below = axes[:, i]
         above.plot(grid, frozen["paths"][i].T, color=COLOURS[2], linewidth=0.5, alpha=0.6)

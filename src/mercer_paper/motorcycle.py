@@ -82,9 +82,10 @@ def curves(networks: dict[str, Any]) -> dict[str, jax.Array]:
     return {"mean": mean, "log_scale": log_scale}
 
 
-def _prior(run: Run) -> mercer.Prior:
+def _prior(run: Run, frozen: bool = False) -> mercer.Prior:
     """The prior of our networks, whose hidden layers all stages share."""
-    return fourier_prior(run.settings.width, run.settings.num_modes, fold(run.shared, "network"))
+    sizes = run.settings.width, run.settings.num_modes
+    return fourier_prior(*sizes, fold(run.shared, "network"), frozen)
 
 
 def draw_prior(run: Run) -> Arrays:
@@ -114,8 +115,8 @@ def _try_step(run: Run, posterior: mercer.Posterior, step: float, x: Any, y: Any
     """How far SGLD came with a step size: NLPD of the data themselves, R-hat, ESS a second."""
     settings, begin = run.settings, time.monotonic()
     num_draws = settings.printed_steps // settings.printed_thin
-    algorithm = mercer.sgld(mercer.schedules.polynomial(step, 1000.0, 0.33))
-    starts = jax.vmap(posterior.draw_reference)(jax.random.split(fold(run.key, "start"), 2))
+    algorithm = mercer.sgld(lambda count: step * (1 + count / 1000) ** -0.33)
+    starts = jax.vmap(posterior.init)(jax.random.split(fold(run.key, "start"), 2))
     try:
         draws = mercer.sample(
             fold(run.key, f"{step}"), posterior, algorithm, num_draws=num_draws, num_warmup=0,
@@ -139,23 +140,22 @@ def sample_all(kind: str, run: Run) -> Arrays:
     """The posterior given all rows, frozen or whole: bands of m, σ and new observations along t, in
     g, and their convergence."""
     x, y, centre, scale = standardised()
-    posterior = posterior_of(_prior(run), x, y)
-    density: Any = mercer.Whitened(posterior) if kind == "frozen" else mercer.Conditioned(posterior)
+    posterior = posterior_of(_prior(run, kind == "frozen"), x, y)
+    points = jnp.asarray(times_along())[:, None]
+    tail = posterior.tail_variances(points)
 
     def record(params: Any) -> dict[str, jax.Array]:
-        fit = density.score(params, posterior.inputs, posterior.targets)
-        return curves(density.network(params)) | {"fit": fit}
+        return curves(posterior.network(params)) | {"fit": posterior.row_terms(params)}
 
     begin = time.monotonic()
-    if kind == "frozen":
-        options = {"record": record, "keep_params": True} | run.settings.frozen.counts
-        draws = run.sample(kind, density, NUTS, **options)
-    else:
-        draws = run.sample_white(kind, density, run.settings.whole, record, TRAJECTORIES)
+    frozen = kind == "frozen"
+    density, algorithm = (mercer.Frozen(posterior), NUTS) if frozen else WHOLE(posterior)
+    counts = getattr(run.settings, kind).counts
+    draws = run.sample(kind, density, algorithm, record=record, keep_params=frozen, **counts)
     recorded, seconds = draws.recorded, time.monotonic() - begin
     mean, log_scale = recorded["mean"], recorded["log_scale"]
-    white = np.asarray(jax.random.normal(run.key, (mean[..., 0].size, mean.shape[-1])))
-    seen = mean + np.exp(log_scale) * white.reshape(mean.shape)
+    white = np.asarray(jax.random.normal(run.key, mean.shape))
+    seen = mean + np.sqrt(np.exp(2 * log_scale) + np.asarray(tail["mean"])) * white
     arrays = convergence(np.concatenate(list(recorded.values()), axis=-1))
     for name, values in {"mean": mean, "scale": log_scale, "seen": seen}.items():
         band = np.stack([bands(values)[level] for level in ("lower", "median", "upper")])
@@ -180,17 +180,12 @@ def _predict_many(draws: mercer.Draws, num_points: int) -> Arrays:
 def score_nuts(
     make_prior: Callable[[], Any], chains: Chains, split: baselines.Split, key: jax.Array
 ) -> np.ndarray:
-    """Log densities of held-out rows, by NUTS: over the readouts where they can be whitened."""
-    prior = make_prior()
-    posterior = posterior_of(prior, split.inputs, split.targets)
-    whitens = not isinstance(prior, mercer.IsotropicPrior)
-    density: Any = mercer.Whitened(posterior) if whitens else posterior
-    rows = jnp.asarray(split.test_inputs), jnp.asarray(split.test_targets)
-    draws = mercer.sample(
-        key, density, NUTS, record=lambda p: density.score(p, *rows), keep_params=False,
-        progress=False, **chains.counts,
-    ).complete()  # fmt: skip
-    return draws.recorded.reshape(-1, len(split.test_targets))
+    """Log densities of held-out rows, by NUTS: over white readouts where the prior has an energy."""
+    posterior = posterior_of(make_prior(), split.inputs, split.targets)
+    isotropic = isinstance(posterior.prior, mercer.IsotropicPrior)
+    density = posterior if isotropic else mercer.Frozen(posterior)
+    draws = mercer.sample(key, density, NUTS, progress=False, **chains.counts).complete()
+    return draws.log_densities(split.test_inputs, split.test_targets)
 
 
 def cross_validate(run: Run) -> Arrays:
@@ -203,7 +198,7 @@ def cross_validate(run: Run) -> Arrays:
         return partial(score_nuts, make, settings.fold)
 
     methods = {
-        "frozen network": by_nuts(fourier_prior, settings.width, num_modes, key),
+        "frozen network": by_nuts(fourier_prior, settings.width, num_modes, key, True),
         "exact process, constant noise": lambda split, _: baselines.score_process(
             split, spectra(num_modes)["mean"]
         ),

@@ -7,7 +7,7 @@ from mercer import data
 from mercer.plots import ACCENT, COLOURS, INK, paths
 
 from .experiment import Picture, Results
-from .summaries import draw_band, panels
+from .panels import draw_band, panels
 
 TITLES = {"frozen": "Frozen hidden layer, NUTS", "whole": "Every parameter, HMC"}
 
@@ -39,7 +39,7 @@ def draw_posteriors(results: Results) -> Figure:
 
 def draw_noise(results: Results) -> Figure:
     """The learned noise beside the published variances of the strata."""
-    figure, axes = panels(1, 6.4, 3.1)
+    figure, (axes,) = panels(1, 6.4, 3.1)
     for (stage, title), colour in zip(TITLES.items(), (COLOURS[0], COLOURS[2]), strict=True):
         draw_band(axes, results[stage]["times"], results[stage]["scale"], colour, (None, title))
     times, variances = data.motorcycle_strata()
@@ -54,7 +54,7 @@ def draw_scores(results: Results) -> Figure:
     """Held-out scores, fold by fold, and their mean."""
     folds = results["folds"]
     rows = np.flatnonzero(np.isfinite(folds["scores"]).any(axis=1))[::-1]
-    figure, axes = panels(1, 7.5, 0.5 + 0.45 * len(rows))
+    figure, (axes,) = panels(1, 7.5, 0.5 + 0.45 * len(rows))
     for height, row in enumerate(rows):
         scores = folds["scores"][row][np.isfinite(folds["scores"][row])]
         level, mean = np.full(len(scores), height), scores.mean()

@@ -47,20 +47,26 @@ def two_keys(key: jax.Array) -> dict[str, jax.Array]:
 
 def two_processes(
     networks: Any, processes: dict, level: Any = LEVELS["scale"], **options: Any
-) -> Any:
+) -> mercer.Prior:
     """The Mercer prior of both networks, log σ about its level."""
     means = {"mean": lambda x: jnp.zeros(()), "scale": lambda x: jnp.asarray(level, float)}
     energies = {name: mercer.Quadrature(process) for name, process in processes.items()}
     return mercer.Prior(energies, networks, mean=means, **options)
 
 
-def fourier_prior(width: int, num_modes: int, key: jax.Array) -> mercer.Prior:
-    """Networks of Fourier features whose covariances are within 0.02 of the processes' at width
-    and K of 100."""
-    scales = {"frequency_scale": 10.0, "hidden_scale": 4.0, "readout_scale": 100.0}
-    networks = {n: mercer.FourierMLP(1, width, key=k, domain=DOMAIN, **scales)
-                for n, k in two_keys(key).items()}  # fmt: skip
-    return two_processes(networks, spectra(num_modes))
+def fourier_networks(width: int, key: jax.Array, hidden_scale: float) -> dict[str, Any]:
+    """Networks of Fourier features for m and log σ."""
+    scales = {"frequency_scale": 10.0, "hidden_scale": hidden_scale, "readout_scale": 100.0}
+    keys = two_keys(key)
+    return {n: mercer.FourierMLP(1, width, key=k, domain=DOMAIN, **scales) for n, k in keys.items()}
+
+
+def fourier_prior(width: int, num_modes: int, key: jax.Array, frozen: bool = False) -> mercer.Prior:
+    """Networks whose covariances are within 0.02 of the processes' at width and K of 100; the
+    readouts alone are random where the hidden layers are frozen."""
+    networks = fourier_networks(width, key, hidden_scale=4.0)
+    trainable = mercer.readout_only(networks) if frozen else None
+    return two_processes(networks, spectra(num_modes), trainable=trainable)
 
 
 def baseline_prior(kind: str, num_modes: int, key: jax.Array) -> Any:
@@ -78,9 +84,9 @@ def baseline_prior(kind: str, num_modes: int, key: jax.Array) -> Any:
     if kind == "ridgelet":
         networks = {n: baselines.Ridgelet(processes[n], 3000, 16.0, LEVELS[n], key=k)
                     for n, k in keys.items()}  # fmt: skip
-        return mercer.IsotropicPrior(networks, trainable=mercer.readout_only(networks))
+        return mercer.IsotropicPrior(networks)
     networks = {name: baselines.Expansion(process) for name, process in processes.items()}
-    return two_processes(networks, processes, trainable=mercer.readout_only(networks))
+    return two_processes(networks, processes)
 
 
 def posterior_of(prior: Any, inputs: np.ndarray, targets: np.ndarray) -> mercer.Posterior:

@@ -1,4 +1,4 @@
-"""Panels of figures: rows of axes, and labelled curves on them."""
+"""Panels of figures: rows of axes, labelled curves and bands on them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from mercer.plots import INK
+from mercer.plots import COLOURS, INK
 
 
 def panels(
@@ -40,6 +40,18 @@ def curves(
     axes.set(**settings)
     if axes.get_legend_handles_labels()[1]:
         axes.legend()
+
+
+def draw_band(
+    axes: Axes, x: np.ndarray, curves: tuple[np.ndarray, ...], colour: str = COLOURS[0],
+    labels: tuple[str | None, str | None] = (None, None), alpha: float = 0.2,
+) -> None:  # fmt: skip
+    """A band between the first and last curve, labelled first, and the middle one where given."""
+    axes.fill_between(
+        x, curves[0], curves[-1], color=colour, alpha=alpha, linewidth=0, label=labels[0]
+    )
+    if len(curves) == 3:
+        axes.plot(x, curves[1], color=colour, linewidth=1.4, label=labels[1])
 
 
 def tick_at(axes: Axes, sizes: Sequence[float]) -> None:

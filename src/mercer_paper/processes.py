@@ -4,12 +4,9 @@ import dataclasses
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import mercer
-
-ACTIVATIONS = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +72,7 @@ class Network:
         It is made on the host: an accelerator would first have to compile hundreds of small
         operations.
         """
-        options = vars(self) | {"activation": ACTIVATIONS[self.activation]}
+        options = dict(vars(self))
         num_modes, num_points = options.pop("num_modes"), options.pop("num_points")
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             network = mercer.FourierMLP(1, boundary=process.boundary, key=key, **options)

@@ -15,6 +15,7 @@ from mercer import diagnostics
 from .case_study import record_at, second_moments
 from .experiment import Arrays, Run, fold, strings
 from .processes import Network, Process
+from .summaries import stack
 
 NUM_CHAINS = 4
 # Steps after which a decaying step size has begun to fall, and the power it falls by.
@@ -38,8 +39,7 @@ def follow_recipe(process: Process, run: Run) -> Arrays:
     values, hidden = _follow(run, prior, init, schedule_of_chain, times)
     chains = [slice(i, i + NUM_CHAINS) for i in range(0, len(values), NUM_CHAINS)]
     summaries = [_summarise(process, times, values[rows], hidden[rows]) for rows in chains]
-    stacked = {name: np.stack([s[name] for s in summaries]) for name in summaries[0]}
-    return {"times": times, "labels": strings(labels)} | stacked
+    return {"times": times, "labels": strings(labels)} | stack(summaries)
 
 
 def _printed_prior(process: Process, run: Run) -> tuple[mercer.Prior, dict[str, Any]]:

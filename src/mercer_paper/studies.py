@@ -13,6 +13,7 @@ from mercer import diagnostics
 from .case_study import NEAR_ZERO, closed_form, make_prior, summarise, value_drawer
 from .experiment import Arrays, Run, fold, strings
 from .processes import Network, Process
+from .summaries import stack
 
 
 def compare(
@@ -25,19 +26,14 @@ def compare(
     for label, network in networks.items():
         run.tell(f"      {label}")
         prior = make_prior(process, run, network)
-        row = closed_form(prior, fold(run.key, label), settings.num_hidden, times)
+        row = closed_form(process, prior, fold(run.key, label), settings.num_hidden, times)
         draw = value_drawer(run, prior, np.append(times, fine), settings.study_draws)
         values, paths = np.split(draw(f"draws of {label}"), [len(times)], axis=1)
         exact = process.paths(fold(run.key, f"exact {label}"), len(values), times)
         statistic, p_value = diagnostics.ks_between(values, exact)
         row |= summarise(process, times, values) | {"paths": paths[:3]}
         rows.append(row | {"statistic_two_sample": statistic, "p_value_two_sample": p_value})
-    return {"fine": fine, "labels": strings(networks)} | _stack(rows) | {"times": times}
-
-
-def _stack(rows: list[Arrays]) -> Arrays:
-    """Arrays of the same names, stacked."""
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    return {"fine": fine, "labels": strings(networks)} | stack(rows) | {"times": times}
 
 
 def vary_truncation(process: Process, run: Run) -> Arrays:
@@ -90,16 +86,16 @@ def vary_depth(process: Process, run: Run) -> Arrays:
             run.tell(f"      {label}")
             key = fold(run.key, label)
             prior = make_prior(process, run, replace(network, depth=depth, **changes))
-            row = closed_form(prior, key, run.settings.num_hidden, times)
+            row = closed_form(process, prior, key, run.settings.num_hidden, times)
             row |= {"labels": label, "family": family, "depth": depth}
             rows.append(row | {"energy_bandwidth": energy_bandwidth(prior, key)})
-    return _stack(rows)
+    return stack(rows)
 
 
 def energy_bandwidth(prior: mercer.Prior, key: jax.Array, share: float = 0.9) -> int:
     """The mode below which this share of the hidden units' own energy lies."""
     (term,) = prior.terms(prior.draw_reference(key))
-    mixing = eqx.filter_jit(lambda p, t: p.readout_law(t).mixing)(prior, term)
+    mixing = eqx.filter_jit(lambda p, t: p.energy_rows(t).mixing)(prior, term)
     energies = np.sum(np.square(np.asarray(mixing)), axis=1)
     return int(np.searchsorted(np.cumsum(energies), share * energies.sum())) + 1
 
@@ -115,7 +111,7 @@ def measure_convergence(process: Process, run: Run) -> Arrays:
 
     def error(network: Network) -> float:
         prior, key = make_prior(process, run, network), fold(run.key, "hidden")
-        return float(closed_form(prior, key, settings.num_hidden, times)["closed_error"])
+        return float(closed_form(process, prior, key, settings.num_hidden, times)["closed_error"])
 
     def best_error(width: int) -> float:
         run.tell(f"      width {width}")

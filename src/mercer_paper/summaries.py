@@ -1,16 +1,12 @@
-"""Summaries of draws, and how the applications report and draw them."""
+"""Summaries of draws, and how experiments report them."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import numpy as np
-import optax
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from mercer import diagnostics, plots
+from mercer import diagnostics
 
 from .experiment import Arrays, Quantity
 
@@ -76,36 +72,6 @@ def converged(of: str, suffix: str = "", prefix: str = "") -> tuple[Quantity, Qu
     )
 
 
-def adam(value: Any, params: Any, num_steps: int, learning_rate: float) -> Any:
-    """Parameters after steps of Adam up value(params), its rate falling to zero along a cosine."""
-    optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, num_steps))
-
-    def step(carry: Any, _: None) -> tuple[Any, None]:
-        params, state = carry
-        updates, state = optimiser.update(jax.grad(lambda p: -value(p))(params), state, params)
-        return (optax.apply_updates(params, updates), state), None
-
-    return jax.lax.scan(step, (params, optimiser.init(params)), None, length=num_steps)[0][0]
-
-
 def values_at(network: Any, points: np.ndarray) -> jax.Array:
     """A network of one input at a vector of points."""
     return jax.vmap(network)(jnp.asarray(points)[:, None])
-
-
-def panels(columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
-    """A row of axes, or as many `nrows` as are asked for."""
-    size = (width, height)
-    return plt.subplots(ncols=columns, figsize=size, layout="constrained", **options)
-
-
-def draw_band(
-    axes: Axes, x: np.ndarray, curves: tuple[np.ndarray, ...], colour: str = plots.COLOURS[0],
-    labels: tuple[str | None, str | None] = (None, None), alpha: float = 0.2,
-) -> None:  # fmt: skip
-    """A band between the first and last curve, labelled first, and the middle one where given."""
-    axes.fill_between(
-        x, curves[0], curves[-1], color=colour, alpha=alpha, linewidth=0, label=labels[0]
-    )
-    if len(curves) == 3:
-        axes.plot(x, curves[1], color=colour, linewidth=1.4, label=labels[1])

@@ -71,7 +71,8 @@ class Draws:
             params = params["network"]
         if not isinstance(params, dict) or group not in params:
             return {}
-        return {n: np.asarray(v) for n, v in self.density.learned(group, params[group]).items()}
+        learned = self.density.learned(group, jax.tree.map(jnp.asarray, params[group]))
+        return {name: np.asarray(value) for name, value in learned.items()}
 
     def summary(self) -> Summary:
         """Convergence of everything recorded, with a verdict in words."""

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from ..density import Density
 from ..optimise import maximise
@@ -25,7 +25,7 @@ def find_starts(key: PRNGKeyArray, density: Density, num_chains: int) -> PyTree:
 
 
 @eqx.filter_jit
-def _start(density: Density, keys: PRNGKeyArray, climbs: bool) -> PyTree:
+def _start(density: Density, keys: Array, climbs: bool) -> PyTree:
     def start(key):
         if not climbs:
             return density.init(key)
