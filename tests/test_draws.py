@@ -45,7 +45,7 @@ def small_run(likelihood=None, **options):
     posterior = make_posterior()
     if likelihood is not None:
         data = posterior.inputs, posterior.targets
-        posterior = mercer.Posterior(posterior.prior, likelihood, data)
+        posterior = mercer.Posterior(posterior.prior, likelihood, data, tail="none")
     return mercer.sample(
         jax.random.key(0), posterior, mercer.hmc(5), num_draws=2000, num_warmup=300, num_chains=2,
         progress=False, **options,
@@ -97,7 +97,7 @@ def test_points_need_not_be_in_memory():
 
 NOISE = {
     "gaussian": (mercer.Gaussian(0.3), 0.3**2),
-    "learned": (mercer.Gaussian(mercer.LogNormal(0.3, 1e-3)), 0.3**2),
+    "learned": (mercer.Gaussian(mercer.hyper.LogNormal(0.3, 1e-3)), 0.3**2),
     "student": (mercer.StudentT(6.0, 0.3), 0.3**2 * 6 / 4),
 }
 
@@ -113,6 +113,23 @@ def test_predictive_noise_adds_its_variance(name):
     scores = draws.log_densities(x, np.asarray(draws.density.targets))
     one = jax.tree.map(lambda p: jnp.asarray(p[0, 0]), draws.params)
     np.testing.assert_allclose(scores[0], draws.density.row_terms(one), rtol=1e-10)
+    if name == "learned":
+        assert draws.likelihood["scale"].shape == (2, 2000)
+        np.testing.assert_allclose(draws.likelihood["scale"], 0.3, rtol=0.01)
+
+
+def test_predictions_have_the_variance_that_the_units_leave_out():
+    alone = make_posterior()
+    posterior = mercer.Posterior(alone.prior, alone.likelihood, (alone.inputs, alone.targets))
+    draws = mercer.sample(
+        jax.random.key(0), posterior, mercer.hmc(5), num_draws=20, num_warmup=10, num_chains=2,
+        progress=False,
+    )  # fmt: skip
+    missing = posterior.tail_variances(jnp.asarray(POINTS))
+    assert np.max(missing) > 0.01
+    expected = draws.values(POINTS).var(axis=0, ddof=1) + missing
+    for quantiles in ((), (0.5,)):
+        np.testing.assert_allclose(draws.predict(POINTS, quantiles).sd ** 2, expected, rtol=1e-8)
 
 
 def test_counts_and_classes_are_drawn_as_such(key):

@@ -85,7 +85,7 @@ CASES = {
         lambda: mercer.FiniteRank(lambda x: jnp.ones(3) * x, np.exp([0.0, -609.0, -15231.0]), UNIT),
         "weight 2",
     ),
-    "underflow in a period": (lambda: mercer.Periodic(0.18, 1.0, 5, UNIT), "harmonic 1"),
+    "underflow in a period": (lambda: mercer.Periodic(0.18, 1.0, UNIT, 5), "harmonic 1"),
     "infinite eigenvalue": (
         lambda: mercer.Lattice(Cut(UNIT, jnp.array([np.inf, 0.0])), 8),
         "mode 1 .* not summable",
@@ -164,7 +164,7 @@ CASES = {
     ),
     "exact draw of a random energy": (
         lambda: mercer.Prior(mercer.Lattice(BROWNIAN, 32), network()).draw(jax.random.key(0)),
-        "needs the Quadrature energy",
+        "needs a deterministic energy, Quadrature or Nodes",
     ),
     "X without columns": (
         lambda: mercer.Posterior(prior(), mercer.Gaussian(0.1), (np.ones(3), np.ones(3))),
@@ -267,7 +267,13 @@ CASES = {
     ),
     "one network for two": (
         lambda: mercer.Posterior(prior(), mercer.Heteroscedastic(), (np.ones((2, 1)), np.ones(2))),
-        "mean",
+        'Heteroscedastic needs networks {"mean": …, "scale": …}',
+    ),
+    "one network for two, without a tail": (
+        lambda: mercer.Posterior(
+            prior(), mercer.Heteroscedastic(), (np.ones((2, 1)), np.ones(2)), tail="none"
+        ),
+        'Heteroscedastic needs networks {"mean": …, "scale": …}',
     ),
     "a network for the noise": (
         lambda: mercer.Posterior(

@@ -88,7 +88,8 @@ def test_chains_and_predictions_without_a_record(key):
             jax.random.key(5), posterior, mercer.hmc(3), num_draws=20, num_warmup=0, num_chains=2,
             progress=False,
         )  # fmt: skip
-    assert set(draws.recorded) == {"parameters", "norm", "values_0", "likelihood"}
+    assert set(draws.recorded) == {"parameters", "norm", "values", "scale"}
+    np.testing.assert_allclose(draws.recorded["scale"], draws.likelihood["scale"], rtol=1e-9)
     assert np.isfinite(draws.predict([[0.7], [2.5]]).mean).all()  # beyond the domain, too
     assert draws.log_densities([[0.7]], [0.1]).shape == (40, 1)
 

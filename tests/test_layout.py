@@ -8,14 +8,22 @@ import pytest
 import mercer
 
 SOURCE = Path(mercer.__file__).parent
+PAPER = SOURCE.parent / "mercer_paper"
 ORDER = [
-    "threads", "version", "checks", "lattice", "domains", "spectra", "energy", "networks", "readout",
-    "terms", "unknowns", "likelihoods", "density", "posterior", "coordinates", "whitened",
-    "fidelity", "design",
-    "reference", "describe", "diagnostics", "rows", "predict", "draws", "sampling", "conditioned",
-    "hyper", "pde", "plots", "data", "isotropic", "regression", "regressor",
-    "experiments", "cli",
+    "version", "checks", "lattice", "domains", "spectra", "kernels", "parameters", "energy",
+    "networks", "linear", "hyperpriors", "likelihoods", "density", "terms", "prior", "tail",
+    "posterior", "optimise", "sites", "coordinates", "process", "fidelity", "design", "describe",
+    "diagnostics", "draws", "threads", "sampling", "hyper", "pde", "plots", "data", "estimators",
+    "saving", "cli",
 ]  # fmt: skip
+# What the paper's experiments may use of the package: what any user can.
+PUBLIC_MODULES = ["data", "diagnostics", "hyper", "pde", "plots"]
+MODULES = sorted(SOURCE.rglob("*.py"))
+PAPER_MODULES = sorted(PAPER.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(SOURCE.parent))
 
 
 def imported(path: Path) -> set[str]:
@@ -28,9 +36,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
-)
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_point_one_way(path):
     own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
     if own in ("__init__", "__main__"):
@@ -39,9 +45,36 @@ def test_imports_point_one_way(path):
         assert ORDER.index(other) < ORDER.index(own), f"{own} must not import {other}"
 
 
-@pytest.mark.parametrize(
-    "path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
-)
+def test_the_order_names_what_there_is():
+    there = {path.name.removesuffix(".py") for path in SOURCE.glob("[!_]*") if path.suffix != ".pyc"}
+    assert set(ORDER) == there
+
+
+def taken(path: Path) -> list[str]:
+    """What a file takes of the package, in full: imports, and attributes of `mercer`."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.append(f"{node.value.id}.{node.attr}")
+    return [name for name in found if name.split(".")[0] == "mercer"]
+
+
+@pytest.mark.parametrize("path", PAPER_MODULES, ids=name_of)
+def test_experiments_use_public_names_alone(path):
+    """`mercer`, its public names, and names that its public modules offer."""
+    public = {"__version__", *mercer.__all__, *PUBLIC_MODULES}
+    for name in taken(path):
+        below = name.split(".")[1:]
+        deepest = 2 if below and below[0] in PUBLIC_MODULES else 1
+        assert len(below) <= deepest, f"{name} reaches behind the public names"
+        assert not below or below[0] in public, f"{name} is not public"
+
+
+@pytest.mark.parametrize("path", MODULES + PAPER_MODULES, ids=name_of)
 def test_functions_fit_on_a_screen(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
@@ -52,6 +85,12 @@ def test_public_names():
     names = """Interval Box RealLine Empirical BrownianMotion BrownianBridge Laplacian Matern
     SquaredExponential Periodic TensorProduct FiniteRank Nystrom describe MonteCarlo Lattice
     Quadrature FourierMLP Prior fidelity design Posterior Gaussian Heteroscedastic StudentT
-    Bernoulli Poisson"""
-    missing = [name for name in names.split() if not hasattr(mercer, name)]
+    Bernoulli Poisson Nodes Frozen NonCentred sample save load"""
+    missing = [name for name in names.split() if name not in mercer.__all__]
+    assert not missing
+
+
+def test_public_names_are_few_and_exist():
+    assert len(mercer.__all__) == len(set(mercer.__all__)) <= 55
+    missing = [name for name in mercer.__all__ if not hasattr(mercer, name)]
     assert not missing

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mercer
-from mercer.density import is_random
 from mercer.networks import Vanishing
+from mercer.parameters import random_parameters
 
 DOMAIN = mercer.Box([-1.0, 2.0], [1.0, 5.0])
 
@@ -40,7 +40,7 @@ def test_factors_are_the_papers_or_saturate():
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_random_leaves_are_weights_biases_and_readout(depth):
     network = mercer.FourierMLP(1, 10, depth, num_frequencies=3, key=jax.random.key(0))
-    leaves = jax.tree.leaves(eqx.filter(network, is_random))
+    leaves = jax.tree.leaves(eqx.filter(network, random_parameters(network)))
     assert sum(leaf.size for leaf in leaves) == 10 * 6 + 10 + (depth - 1) * 110 + 10
 
 
@@ -97,13 +97,58 @@ def test_a_network_can_be_made_within_a_compiled_function():
 
     with jax.debug_key_reuse(False):
         np.testing.assert_allclose(jax.jit(value)(jnp.ones(1)), value(jnp.ones(1)), rtol=1e-10)
-    keys = jax.random.split(jax.random.key(4), 3)
-    with pytest.raises(ValueError, match="outside of functions that are traced"):
-        jax.vmap(lambda k: mercer.FourierMLP(1, 5, key=k)(jnp.ones(1)))(keys)
+        keys = jax.random.split(jax.random.key(4), 3)
+        many = jax.vmap(lambda k: mercer.FourierMLP(1, 5, key=k)(jnp.ones(1)))(keys)
+        alone = [mercer.FourierMLP(1, 5, key=k)(jnp.ones(1)) for k in keys]
+        np.testing.assert_allclose(many, alone, rtol=1e-10)
 
 
-def test_frequencies_are_constants_whatever_their_scale_is():
-    network = mercer.FourierMLP(1, 5, frequency_scale=jnp.asarray(3.0), key=jax.random.key(0))
-    assert isinstance(network.frequencies, np.ndarray)
-    with pytest.raises(ValueError, match="outside of functions that are traced"):
-        jax.jit(lambda s: mercer.FourierMLP(1, 5, frequency_scale=s, key=jax.random.key(0)))(3.0)
+def test_scales_and_frequencies_are_constants_whatever_they_are_made_of():
+    """A number, an array, or one that is traced: no random parameter, and it can be learned."""
+    for scale in (3.0, np.float64(3.0), jnp.asarray(3.0)):
+        network = mercer.FourierMLP(
+            1, 5, frequency_scale=scale, hidden_scale=scale, readout_scale=scale,
+            key=jax.random.key(0),
+        )  # fmt: skip
+        chosen = random_parameters(network)
+        assert not any((chosen.frequencies, chosen.hidden_scale, chosen.readout_scale))
+        assert all((chosen.weights[0], chosen.biases[0], chosen.readout))
+
+    def value(scale):
+        return mercer.FourierMLP(1, 5, frequency_scale=scale, key=jax.random.key(0))(jnp.ones(1))
+
+    with jax.debug_key_reuse(False):
+        slope = jax.jit(jax.grad(value))(3.0)
+        numeric = (value(3.0 + 1e-5) - value(3.0 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(slope, numeric, rtol=1e-6)
+
+
+class Wave(eqx.Module):
+    """A network of a user's own, with a constant of NumPy's, one of JAX's, and a readout."""
+
+    frequency: jax.Array = mercer.constant()
+    phase: np.ndarray = eqx.field()
+    readout: jax.Array = eqx.field()
+
+    def __call__(self, x):
+        return jnp.sum(self.readout * jnp.sin(self.frequency * x[0] + self.phase))
+
+
+def test_what_is_random_is_said_by_the_class_not_by_the_kind_of_array():
+    wave = Wave(jnp.ones(3), np.zeros(3), jnp.ones(3))
+    chosen = random_parameters({"u": wave, "v": (wave,)})
+    for one in (chosen["u"], chosen["v"][0]):
+        assert (one.frequency, one.phase, one.readout) == (False, True, True)
+    only = mercer.readout_only({"u": wave})["u"]
+    assert (only.frequency, only.phase, only.readout) == (False, False, True)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "relu", "gelu", "softplus", "sin"])
+def test_activations_have_names(name):
+    function = {"tanh": jnp.tanh, "sin": jnp.sin}.get(name) or getattr(jax.nn, name)
+    named = mercer.FourierMLP(1, 5, activation=name, key=jax.random.key(0))
+    given = mercer.FourierMLP(1, 5, activation=function, key=jax.random.key(0))
+    np.testing.assert_array_equal(named([0.3]), given([0.3]))
+    assert jax.tree.structure(named) == jax.tree.structure(given)
+    with pytest.raises(ValueError, match="activation must be a function or one of"):
+        mercer.FourierMLP(1, 5, activation="sigmund", key=jax.random.key(0))

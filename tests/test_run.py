@@ -81,6 +81,7 @@ def start(code, folder, **environment):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_killed_again_and_again_goes_on_bit_for_bit(tmp_path):
     """SIGKILL at random moments, from before the first draw to after the last checkpoint."""
     whole = light(tmp_path / "whole")
@@ -225,6 +226,7 @@ def test_an_unwritable_folder_is_refused(tmp_path):
         stored(tmp_path / "file" / "run", 8)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_draws(tmp_path):
     """Peak memory of 100,000 recorded draws, 180 MB of them, beside that of 1,000."""
     code = """
@@ -334,6 +336,12 @@ BAD = {
         ),
         "a leading axis of 2 chains",
     ),
+    "one start for two chains": (
+        lambda p: mercer.sample(
+            jax.random.key(0), lambda q: -jnp.sum(q**2), mercer.sgld(0.1), num_chains=2, init=1.0
+        ),
+        "a leading axis of 2 chains",
+    ),
     "whole numbers to start from": (
         lambda p: mercer.sample(
             jax.random.key(0), lambda q: -jnp.sum(q**2), mercer.sgld(0.1), num_chains=2, init=[1, 2]
@@ -357,11 +365,11 @@ BAD = {
     ),
     "unknown family": (lambda p: mercer.variational("laplace"), "mean_field"),
     "subsampling with minibatches": (
-        lambda p: mercer.hmcecs(jax.random.key(0), make_posterior(batch_size=3), 3),
+        lambda p: mercer.sampling.hmcecs(jax.random.key(0), make_posterior(batch_size=3), 3),
         "it chooses the rows of data itself",
     ),
     "a batch larger than the data": (
-        lambda p: mercer.hmcecs(jax.random.key(0), p, 300),
+        lambda p: mercer.sampling.hmcecs(jax.random.key(0), p, 300),
         "more than the 12 rows of data",
     ),
     "data over devices without data": (

@@ -1,7 +1,6 @@
 """Every sampler on a posterior that is Gaussian exactly."""
 
 import blackjax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 
 import mercer
 from mercer.diagnostics import ess, rhat
+from mercer.sampling.algorithms import schedules
 from oracle import Features, exact_moments, make_posterior, run, whiten, z_scores
 
 
@@ -50,18 +50,13 @@ def test_underdamped_samplers_meet_the_oracle(algorithm):
 def test_underdamped_variance_is_right_at_large_steps(make):
     """A unit Gaussian at h = 0.5, where Euler's scheme is off by factors."""
 
-    class Unit(eqx.Module):
-        params: jax.Array
-
-        def __call__(self, params, batch=None):
-            return -0.5 * jnp.sum(params**2)
-
     draws = mercer.sample(
         jax.random.key(0),
-        Unit(jnp.zeros(20)),
+        lambda params: -0.5 * jnp.sum(params**2),
         make(0.5),
         num_draws=4000,
         num_chains=4,
+        init=jnp.zeros((4, 20)),
         progress=False,
     )
     assert abs(np.var(np.asarray(draws.params)) - 1) < 0.08
@@ -98,7 +93,7 @@ def test_preconditioned_sgld_meets_the_oracle_in_the_limit():
 
 def with_control_variates(step_size):
     center = Features(jnp.asarray(exact_moments()[0]) + 0.1)
-    return mercer.sgld_control_variates(step_size, center, jax.grad(make_posterior())(center))
+    return mercer.sampling.sgld_control_variates(step_size, center, jax.grad(make_posterior())(center))
 
 
 @pytest.mark.parametrize(
@@ -120,6 +115,7 @@ def test_variants_of_sgld_approach_the_oracle_as_their_step_shrinks(make, batch_
     assert bias[1] < 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.optimised
 def test_noisy_gradients_leave_the_mean_alone():
     """A lattice energy and data minibatches: more variance, the same centre."""
@@ -142,7 +138,7 @@ def test_control_variates_cut_the_noise():
     full = jax.grad(make_posterior())(center)
     # One step so long that the gradient's noise, not the injected one, decides.
     plain = mercer.sgld(10.0)
-    better = mercer.sgld_control_variates(10.0, center, full)
+    better = mercer.sampling.sgld_control_variates(10.0, center, full)
 
     def spread(algorithm):
         state = algorithm.init(jax.random.key(0), noisy, center)
@@ -194,6 +190,7 @@ def test_mean_field_finds_the_best_independent_law():
     assert np.max(np.abs(np.asarray(law.mean) - mean) / np.sqrt(np.diag(covariance))) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.optimised
 def test_variational_takes_noisy_densities():
     mean, covariance = exact_moments()
@@ -218,7 +215,7 @@ def test_the_mode_is_found(batch_size, num_steps, tolerance, key):
 def test_energy_conserving_subsampling_meets_the_oracle():
     """The likelihood is quadratic, so that its expansion, and with it the sampler, is exact."""
     mean, covariance = exact_moments()
-    draws = mercer.hmcecs(
+    draws = mercer.sampling.hmcecs(
         jax.random.key(0), make_posterior(), 4, num_blocks=2, num_draws=2000, num_chains=2,
         record=lambda p: p.readout, progress=False,
     )  # fmt: skip
@@ -239,17 +236,27 @@ def test_exact_draws_through_the_run_loop(key):
         mercer.sample(key, make_posterior(), mercer.exact(), progress=False)
 
 
-class Noisy(eqx.Module):
+class Noisy(mercer.Density):
     """A unit Gaussian whose gradient has a variance of its own."""
 
-    params: jax.Array
+    center: jax.Array
     spread: float = 3.0
-    is_deterministic = False
+
+    @property
+    def params(self):
+        return self.center
+
+    @property
+    def is_deterministic(self):
+        return False
+
+    def init(self, key):
+        return self.center
 
     def batch(self, key):
-        return self.spread * jax.random.normal(key, self.params.shape)
+        return self.spread * jax.random.normal(key, self.center.shape)
 
-    def __call__(self, params, batch):
+    def __call__(self, params, batch=None):
         return -0.5 * jnp.sum(params**2) + jnp.dot(batch, params)
 
 
@@ -277,6 +284,7 @@ def test_a_blackjax_algorithm_brought_by_its_user():
     assert np.all(np.isfinite(draws.statistics["acceptance"]))
 
 
+@pytest.mark.slow
 @pytest.mark.optimised
 def test_full_network_follows_the_process_given_data():
     """A small network against the Gaussian process, also where there is no data."""
@@ -290,7 +298,7 @@ def test_full_network_follows_the_process_given_data():
     x = rng.uniform(0.05, 0.6, (20, 1))
     truth = mercer.GaussianProcess(spectrum)
     y = np.asarray(truth.draw(jax.random.key(1), x)[0]) + 0.1 * rng.normal(size=20)
-    posterior = mercer.Posterior(prior, mercer.Gaussian(0.1), (x, y))
+    posterior = mercer.Posterior(prior, mercer.Gaussian(0.1), (x, y), tail="none")
     grid = np.linspace(0.02, 0.98, 30)[:, None]
     draws = mercer.sample(
         jax.random.key(2), posterior, mercer.nuts(max_doublings=6), num_draws=500, num_warmup=250,
@@ -306,7 +314,6 @@ def test_full_network_follows_the_process_given_data():
 
 
 def test_schedules():
-    schedules = mercer.schedules
     assert float(schedules.polynomial(2.0, 10.0, 0.5)(jnp.asarray(30.0))) == pytest.approx(1.0)
     assert float(schedules.cosine(2.0, 10)(jnp.asarray(5.0))) == pytest.approx(1.0)
     assert float(schedules.cosine(2.0, 10)(jnp.asarray(50.0))) == pytest.approx(0.0)

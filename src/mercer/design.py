@@ -13,7 +13,13 @@ from scipy import special
 from .checks import Real, require_positive
 from .domains import Box
 from .energy import Nodes, Quadrature
-from .fidelity import comparison_points, fidelity, kernel_matrix, network_covariance
+from .fidelity import (
+    comparison_points,
+    fidelity,
+    kernel_matrix,
+    layer_errors,
+    network_covariance,
+)
 from .likelihoods import Gaussian
 from .networks import FourierMLP, Radial
 from .posterior import Posterior

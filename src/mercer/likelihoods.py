@@ -175,8 +175,7 @@ class Heteroscedastic(Likelihood):
     extra_variance: Any = eqx.field(default=0.0, kw_only=True)
 
     def log_prob(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
-        if not isinstance(predicted, dict) or set(predicted) != {"mean", "scale"}:
-            raise ValueError('Heteroscedastic needs networks {"mean": …, "scale": …}.')
+        _require_mean_and_scale(predicted)
         mean = one_a_row(predicted["mean"], targets)
         return stats.norm.logpdf(targets, mean, self.scale_at(predicted["scale"]))
 
@@ -192,6 +191,7 @@ class Heteroscedastic(Likelihood):
         return values
 
     def tail_variance(self, variances: Any) -> Float[Array, " n"]:
+        _require_mean_and_scale(variances)
         return variances["mean"]
 
     def widened(self, variance: Float[Array, " n"]) -> "Heteroscedastic":
@@ -276,6 +276,11 @@ class Poisson(Likelihood):
         counts = np.asarray(targets)
         if np.any(counts < 0) or np.any(counts != np.round(counts)):
             raise ValueError("Poisson targets must be whole numbers, zero or more.")
+
+
+def _require_mean_and_scale(values: Any) -> None:
+    if not isinstance(values, dict) or set(values) != {"mean", "scale"}:
+        raise ValueError('Heteroscedastic needs networks {"mean": …, "scale": …}.')
 
 
 def one_a_row(predicted: Any, targets: Array) -> Float[Array, " n"]:

@@ -15,7 +15,7 @@ from .checks import Real, is_concrete, require_float64, require_positive
 from .density import Density
 from .domains import Domain, require_inside
 from .energy import Energy, Function, Quadrature, RootEnergy
-from .linear import Law, condition, log_integral, require_solver, safe_solver
+from .linear import Law, after, condition, log_integral, require_solver, safe_solver
 from .parameters import (
     Network,
     Params,
@@ -128,8 +128,10 @@ class Prior(Density):
     def __call__(self, params: Params, batch: list | None = None) -> Float[Array, ""]:
         terms = self.terms(params)
         batches = [None] * len(terms) if batch is None else batch
-        energies = [self._energy(t, b) for t, b in zip(terms, batches, strict=True)]
-        return self._reference_log_density(params) - sum(energies)
+        value = self._reference_log_density(params)
+        for term, own_batch in zip(terms, batches, strict=True):
+            value = value - self._energy(term, own_batch, value)
+        return value
 
     @property
     def is_exact(self) -> bool:
@@ -252,11 +254,11 @@ class Prior(Density):
             sizes = [float(_mixing_size(self, term)) for term in terms]
         return safe_solver(max(sizes, default=0.0))
 
-    def _energy(self, term: Term, batch: Any) -> Float[Array, ""]:
+    def _energy(self, term: Term, batch: Any, previous: Array) -> Float[Array, ""]:
         if term.energy is None:
             return jnp.zeros(())
         if self.normalised:
-            rows = self.energy_rows(term)
+            rows = after(self.energy_rows(term), previous)
             white = ravel_pytree(self.where(term.network))[0] / self.reference
             energy = 0.5 * jnp.sum(jnp.square(rows.mixing @ white + rows.residual))
             return energy + log_integral(*rows, self.solver)
@@ -265,10 +267,13 @@ class Prior(Density):
     def _draw_normalised(self, key: PRNGKeyArray) -> Params:
         reference_key, *keys = jax.random.split(key, 1 + len(self.terms(self.params)))
         params = self.draw_reference(reference_key)
-        weights = [
-            None if term.energy is None else self.reference * self.readout_law(term).draw(term_key)
-            for term, term_key in zip(self.terms(params), keys, strict=True)
-        ]
+        weights: list[Array | None] = []
+        for term, term_key in zip(self.terms(params), keys, strict=True):
+            if term.energy is None:
+                weights.append(None)
+                continue
+            rows = after(self.energy_rows(term), [w for w in weights if w is not None])
+            weights.append(self.reference * condition(*rows, self.solver).draw(term_key))
         return self.with_readouts(params, weights)
 
     def _reference_log_density(self, params: Params) -> Float[Array, ""]:

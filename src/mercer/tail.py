@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .linear import Law, map_rows
+from .linear import Law, after, condition, map_rows
 from .parameters import is_network
 from .prior import Prior
 from .terms import Term
@@ -54,7 +54,11 @@ class Tail(eqx.Module):
 @eqx.filter_jit
 def _laws(prior: Prior) -> list[Law | None]:
     terms = prior.terms(prior.params)
-    return [None if term.energy is None else prior.readout_law(term) for term in terms]
+    laws: list[Law | None] = []
+    for term in terms:
+        rows = None if term.energy is None else after(prior.energy_rows(term), laws)
+        laws.append(None if rows is None else condition(*rows, prior.solver))
+    return laws
 
 
 def make_tail(level: Any, prior: Prior, applies: bool) -> Tail | None:

@@ -86,10 +86,10 @@ def score_ensemble(split: Split, key: PRNGKeyArray) -> np.ndarray:
     """A deep ensemble: networks for mean and log scale, five of each trained alone from their own
     starts, with the weight decay of unit normal weights."""
     domain = mercer.Interval(split.inputs.min(), split.inputs.max())
-    keys = dict(zip(("mean", "scale"), jax.random.split(key), strict=True))
-    prior = mercer.IsotropicPrior(
-        {name: mercer.MLP(1, 64, 2, key=k, domain=domain) for name, k in keys.items()}
-    )
+    mean_key, scale_key, *member_keys = jax.random.split(key, 7)
+    keys = {"mean": mean_key, "scale": scale_key}
+    networks = {name: mercer.MLP(1, 64, 2, key=k, domain=domain) for name, k in keys.items()}
+    prior = mercer.IsotropicPrior(networks)
     likelihood = mercer.Heteroscedastic(lambda s: jnp.exp(s) + 1e-3)
     # As a density of batches, though of all rows, it is climbed by Adam, as ensembles are.
     data, every = (split.inputs, split.targets), len(split.targets)
@@ -103,7 +103,7 @@ def score_ensemble(split: Split, key: PRNGKeyArray) -> np.ndarray:
         test = jnp.asarray(split.test_inputs), jnp.asarray(split.test_targets)
         return posterior.score(trained, *test)
 
-    return np.stack([train(k) for k in jax.random.split(jax.random.fold_in(key, 1), 5)])
+    return np.stack([train(k) for k in member_keys])
 
 
 class Expansion(eqx.Module):

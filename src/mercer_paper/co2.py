@@ -1,6 +1,7 @@
 """Mauna Loa CO2, two years ahead: the periodic network of section 5.2, and what it takes to run."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,12 +25,12 @@ from .co2_model import (
     score_process,
 )  # fmt: skip
 from .experiment import Arrays, Chains, Experiment, Quantity, Results, Run, Stage, fold, strings
-from .summaries import adam, asked, bands, by_name, converged, convergence, numbers, rms, values_at
+from .summaries import asked, bands, by_name, converged, convergence, numbers, rms, values_at
 
 WINDOW = "four_weekly"
 SCORES = {"rmse": 0.06, "nlpd": -1.3, "coverage": 0.85}
 MODELS = {
-    "ours": ("", "our network, NUTS over every parameter"),
+    "ours": ("", "our network, every parameter"),
     "frozen": ("_frozen", "our network, hidden layer frozen"),
     "process": ("_gp", "the exact process"),
     "printed_mean": ("_printed_mean", "the printed mean and kernel"),
@@ -42,7 +43,7 @@ PARALLEL = 100
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Sizes of a run: our network and its chains, that with independent weights and its chains,
-    `num_adam` steps to a mode, and `num_frozen` exact draws with a frozen hidden layer."""
+    `num_climb` steps to a mode, and `num_frozen` exact draws with a frozen hidden layer."""
 
     width: int
     num_modes: int
@@ -51,7 +52,7 @@ class Settings:
     plain_width: int
     plain_depth: int
     isotropic: Chains
-    num_adam: int
+    num_climb: int
     num_frozen: int
     num_grid: int
     windows: tuple[str, ...]
@@ -59,16 +60,16 @@ class Settings:
 
 PAPER = Settings(
     width=256, num_modes=80, num_frequencies=32, chains=Chains(4, 600, 100), plain_width=64,
-    plain_depth=3, isotropic=Chains(4, 1500, 500), num_adam=10_000, num_frozen=100_000,
+    plain_depth=3, isotropic=Chains(4, 1500, 500), num_climb=2_000, num_frozen=100_000,
     num_grid=200, windows=("monthly", "ridgelet"),
 )  # fmt: skip
 QUICK = dataclasses.replace(
     PAPER, width=64, num_modes=40, num_frequencies=16, chains=Chains(4, 240, 40),
-    isotropic=Chains(4, 60, 60), num_adam=1_000, num_frozen=10_000,
+    isotropic=Chains(4, 60, 60), num_climb=500, num_frozen=10_000,
 )  # fmt: skip
 SMOKE = dataclasses.replace(
     QUICK, width=40, num_modes=32, num_frequencies=8, chains=Chains(2, 10, 10), plain_width=8,
-    plain_depth=2, isotropic=Chains(2, 20, 20), num_adam=20, num_frozen=200, num_grid=40, windows=(),
+    plain_depth=2, isotropic=Chains(2, 20, 20), num_climb=20, num_frozen=200, num_grid=40, windows=(),
 )  # fmt: skip
 
 
@@ -99,66 +100,66 @@ def grid_of(run: Run) -> np.ndarray:
     return np.linspace(0.0, 1.0, run.settings.num_grid)
 
 
-def modes_of(key: jax.Array, posterior: mercer.Posterior, count: int, num_steps: int) -> Any:
-    """Modes by Adam, one from each of so many draws of the prior, with a leading axis."""
+def modes_of(run: Run, posterior: mercer.Posterior, count: int) -> Any:
+    """Modes, one from each of so many draws of the prior, with a leading axis."""
 
     @jax.jit
     def climb(key: jax.Array) -> Any:
-        start = posterior.draw(jax.random.split(key)[0])
-        return adam(posterior, start, num_steps, 0.01)
+        start_key, climb_key = jax.random.split(key)
+        start = posterior.init(start_key)
+        return mercer.maximise(climb_key, posterior, start, run.settings.num_climb)
 
-    return jax.tree.map(lambda *p: jnp.stack(p), *map(climb, jax.random.split(key, count)))
+    keys = jax.random.split(fold(run.key, "modes"), count)
+    return jax.tree.map(lambda *p: jnp.stack(p), *map(climb, keys))
 
 
-def predict(run: Run, name: str, model: str = "ours", window: str = WINDOW) -> Arrays:
+def predict(run: Run, model: str = "ours", window: str = WINDOW, frozen: bool = False) -> Arrays:
     """Scores of a network on the rows to predict, and its band along the grid.
 
-    NUTS over every parameter where the name is "nuts", else independent exact draws with the hidden
-    layer as it is. Of a draw the network's values are kept, in single precision.
+    Every parameter is drawn, or the readout alone where the hidden layer is frozen. Of a draw the
+    network's values are kept, in single precision.
     """
     settings, posterior = run.settings, posterior_of(run, model, window)
-    plain, density = model == "isotropic", posterior
-    if not plain:
-        coordinates = mercer.Conditioned if name == "nuts" else mercer.Whitened
-        density = coordinates(posterior)
     inputs, targets = rows_of(co2(window), train=False)
-    times = np.concatenate([inputs[:, 0], grid_of(run)])
+    points = jnp.asarray(np.concatenate([inputs, grid_of(run)[:, None]]))
 
     def record(params: Any) -> jax.Array:
-        return values_at(density.network(params), times).astype(jnp.float32)
+        return jax.vmap(posterior.network(params))(points).astype(jnp.float32)
 
-    if plain:
-        run.tell("      modes, by Adam")
-        chains, key = settings.isotropic, fold(run.key, "modes")
-        starts = modes_of(key, posterior, chains.num_chains, settings.num_adam)
-        algorithm = mercer.nuts(initial_step=0.001, max_doublings=8)
-        draws = run.sample(name, density, algorithm, record=record, init=starts, **chains.counts)
-    elif name == "nuts":
-        draws = run.sample_white(name, density, settings.chains, record)
-    else:
+    if frozen:
         counts = Chains(PARALLEL, -(-settings.num_frozen // PARALLEL), 0).counts
-        draws = run.sample(name, density, mercer.exact(), record=record, **counts)
-    values = draws.recorded.astype(float)
-    noise_key, noise = fold(run.key, f"noise of {name}"), float(posterior.likelihood.scale)
-    arrays = {"times": grid_of(run)} | score(noise_key, values, noise, targets)
-    if name == "nuts":
-        arrays |= convergence(values[..., : len(targets)], draws.statistics)
-    return arrays
+        draws = run.sample(window, mercer.Frozen(posterior), record=record, **counts)
+    elif model == "isotropic":
+        run.tell("      modes")
+        starts = modes_of(run, posterior, settings.isotropic.num_chains)
+        options = {"record": record, "init": starts} | settings.isotropic.counts
+        algorithm = mercer.nuts(initial_step=0.001, max_doublings=8)
+        draws = run.sample(window, posterior, algorithm, **options)
+    else:
+        draws = run.sample(window, posterior, record=record, **settings.chains.counts)
+    values, tail = draws.recorded.astype(float), posterior.tail_variances(points)
+    tail = np.zeros(len(points)) if tail is None else np.asarray(tail)
+    noise_key, noise = fold(run.key, f"noise of {window}"), float(posterior.likelihood.scale)
+    arrays = {"times": grid_of(run)} | score(noise_key, values, tail, noise, targets)
+    return arrays if frozen else arrays | convergence(values[..., : len(targets)], draws.statistics)
 
 
-def score(key: jax.Array, values: np.ndarray, noise: float, targets: np.ndarray) -> Arrays:
+def score(
+    key: jax.Array, values: np.ndarray, tail: np.ndarray, noise: float, targets: np.ndarray
+) -> Arrays:
     """Scores of draws (chain, draw, rows to predict and grid), and their band along the grid.
 
-    Intervals are those of new observations, noise and all.
+    Intervals are those of new observations: noise, and the variance of the network's tail.
     """
     flat, count = values.reshape(-1, values.shape[-1]), len(targets)
-    network = bands(values)
-    observed = bands(flat + noise * np.asarray(jax.random.normal(key, flat.shape)))
-    curves = {name: network[name] for name in ("mean", "sd", "paths")}
+    network, sd = bands(values), np.sqrt(noise**2 + tail)
+    observed = bands(flat + sd * np.asarray(jax.random.normal(key, flat.shape)))
+    curves = {name: network[name] for name in ("mean", "paths")}
     curves |= {name: observed[name] for name in ("lower", "upper")}
+    curves["sd"] = np.sqrt(network["sd"] ** 2 + tail)
     return {name: curve[..., count:] for name, curve in curves.items()} | {
         "rmse": rms(curves["mean"][:count] - targets),
-        "nlpd": diagnostics.nlpd(norm.logpdf(targets, flat[:, :count], noise)),
+        "nlpd": diagnostics.nlpd(norm.logpdf(targets, flat[:, :count], sd[:count])),
         "coverage": diagnostics.coverage(targets, curves["lower"][:count], curves["upper"][:count]),
         "num_draws": len(flat),
     }
@@ -178,10 +179,10 @@ def run_process(run: Run) -> Arrays:
 
 
 def run_mode(run: Run) -> Arrays:
-    """Our network where the paper's chains start: at a mode, by Adam."""
+    """Our network where the paper's chains start: at a mode."""
     posterior, (inputs, targets) = posterior_of(run), rows_of(co2(WINDOW), train=False)
-    modes = modes_of(fold(run.key, "mode"), posterior, 1, run.settings.num_adam)
-    network = posterior.network(jax.tree.map(lambda leaf: leaf[0], modes))
+    mode = jax.tree.map(lambda leaf: leaf[0], modes_of(run, posterior, 1))
+    network = posterior.network(mode)
     return {"rmse": rms(np.asarray(values_at(network, inputs[:, 0])) - targets)}
 
 
@@ -192,7 +193,7 @@ def run_windows(run: Run) -> Arrays:
         run.tell(f"      {window}")
         closed_form = window, run.settings.num_modes, grid_of(run)
         scored = {
-            "ours": predict(run, window, window=window),
+            "ours": predict(run, window=window, frozen=True),
             "printed_mean": score_process("printed_mean", *closed_form),
             "process": score_process("ours", *closed_form),
         }
@@ -254,13 +255,13 @@ EXPERIMENT = Experiment(
         Stage("kernel", "the kernel as printed, and as it works", lambda run: compare_kernels()),
         Stage("prior", "functions drawn from each prior", draw_priors),
         Stage("process", "the exact process", run_process),
-        Stage("ours", "our network, every parameter by NUTS", lambda run: predict(run, "nuts")),
-        Stage("frozen", "our network, its hidden layer frozen", lambda run: predict(run, "frozen")),
+        Stage("ours", "our network, every parameter by HMC", predict),
+        Stage("frozen", "our network, its hidden layer frozen", partial(predict, frozen=True)),
         Stage("mode", "our network at its mode", run_mode),
         Stage("printed_mean", "the printed mean, 0.95 t",
-              lambda run: predict(run, "frozen", "printed_mean")),
+              partial(predict, model="printed_mean", frozen=True)),
         Stage("isotropic", "independent Gaussian weights, by NUTS",
-              lambda run: predict(run, "nuts", "isotropic")),
+              partial(predict, model="isotropic")),
         Stage("windows", "the other readings of the window", run_windows),
     ),
     pictures=PICTURES,
@@ -271,7 +272,7 @@ EXPERIMENT = Experiment(
             for name, limit in SCORES.items()
             for suffix, words in MODELS.values()
         ),
-        Quantity("rmse_mode", "rmse of our network at its mode, by Adam"),
+        Quantity("rmse_mode", "rmse of our network at its mode"),
         *converged(" of predictions"),
         *converged(" of predictions, independent weights", "_isotropic"),
         Quantity("slope", "slope inferred; the paper fixes it", 0.95),
@@ -280,7 +281,7 @@ EXPERIMENT = Experiment(
                  None, asked(0.05)),
         Quantity("gram_error_unit_interval", "printed functions on [0, 1]: farthest from orthonormal"),
         Quantity("gram_error_working", "ours on [0, 1]: farthest from orthonormal"),
-        Quantity("num_draws", "draws of NUTS"),
+        Quantity("num_draws", "draws of HMC"),
         Quantity("num_draws_frozen", "exact draws with the hidden layer frozen"),
         Quantity("seconds", "seconds in all"),
     ),

@@ -109,7 +109,7 @@ def draw_agreement(results: Results) -> Figure:
     process, times = results["process"], results["process"]["times"]
     noise = dict(zip(process["scale_names"], process["scale_values"], strict=True))["noise"]
     figure, (left, right) = panels(2, 9.5, 2.9)
-    for stage, label in (("ours", "network, NUTS"), ("frozen", "network, frozen layer")):
+    for stage, label in (("ours", "network, every parameter"), ("frozen", "network, frozen layer")):
         off = (results[stage]["mean"] - process["mean"]) / noise
         left.plot(times, off, linewidth=1.2, label=label)
         right.plot(times, results[stage]["sd"], linewidth=1.2, label=label)

@@ -59,7 +59,7 @@ def printed_mean(x: Float[Array, " d"]) -> Float[Array, ""]:
 def components(scales: Scales, year: float, num_modes: int) -> dict[str, mercer.Spectrum]:
     """The parts whose sum is the process: season, line where there is one, and slow trend."""
     period = scales.period * year
-    season = mercer.Periodic(period, scales.season_length * period, NUM_HARMONICS, DOMAIN)
+    season = mercer.Periodic(period, scales.season_length * period, DOMAIN, NUM_HARMONICS)
     trend = mercer.Matern(1.5, scales.trend_length, scales.trend**2, DOMAIN, num_modes)
     parts: dict[str, mercer.Spectrum] = {"season": scales.season**2 * season, "trend": trend}
     if scales.slope is not None:
@@ -209,10 +209,10 @@ def compare_kernels() -> Arrays:
     """
     n, period = np.arange(1, NUM_HARMONICS + 1), PRINTED_PERIOD
     length = fit_scales("four_weekly", "ours").season_length * period
-    working = mercer.Periodic(period, length, NUM_HARMONICS, DOMAIN)
+    working = mercer.Periodic(period, length, DOMAIN, NUM_HARMONICS)
     eigenfunctions = jax.vmap(working.eigenfunctions)
     try:
-        mercer.Periodic(period, 1.0, NUM_HARMONICS, DOMAIN)
+        mercer.Periodic(period, 1.0, DOMAIN, NUM_HARMONICS)
     except ValueError as error:
         refusal = str(error)
     else:

@@ -1,6 +1,8 @@
 """A permeability in two dimensions from pressures: Darcy flow −div(exp(u) ∇p) = 1, p = 0 outside."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +14,7 @@ import mercer
 from mercer.pde import Flow
 
 from .experiment import Arrays, Chains, Run, fold
-from .inverse import freeze, infer
+from .summaries import bands, convergence
 
 SQUARE = mercer.Box([0.0, 0.0], [1.0, 1.0])
 # Noise as a share of the largest pressure.
@@ -65,8 +67,24 @@ def make_data(process: mercer.Spectrum, settings: Darcy, key: jax.Array) -> Arra
     return {name: np.asarray(value) for name, value in arrays.items()}
 
 
+def infer(
+    run: Run, name: str, posterior: mercer.Posterior, chains: Chains, unknown: Callable
+) -> Arrays:
+    """Bands and convergence of unknown(network), an array; and what the data would be."""
+
+    def record(params: Any) -> dict[str, Array]:
+        network = posterior.network(params)
+        predicted = posterior.likelihood.predict(network, posterior.inputs)
+        return {"unknown": unknown(network), "predicted": predicted}
+
+    draws = run.sample(name, posterior, record=record, **chains.counts)
+    values, predicted = draws.recorded["unknown"], draws.recorded["predicted"]
+    arrays = bands(values) | convergence(values, draws.statistics)
+    return arrays | {"predicted": predicted.mean(axis=(0, 1))}
+
+
 def infer_field(run: Run) -> Arrays:
-    """The posterior of u by NUTS over a frozen layer's readout, against the field that was drawn."""
+    """The posterior of u over a frozen layer's readout, against the field that was drawn."""
     settings: Darcy = run.settings.darcy
     process = mercer.Matern(2.0, 0.3, VARIANCE, SQUARE, settings.num_modes)
     data = make_data(process, settings, fold(run.key, "truth"))
@@ -77,8 +95,9 @@ def infer_field(run: Run) -> Arrays:
     )  # fmt: skip
     flow = Flow(SQUARE, settings.num_cells)
     likelihood = mercer.Gaussian(data["noise"], Pressure(flow))
-    prior = mercer.Prior(mercer.Quadrature(process), network)
+    trainable = mercer.readout_only(network)
+    prior = mercer.Prior(mercer.Quadrature(process), network, trainable=trainable)
     posterior = mercer.Posterior(prior, likelihood, (data["sensors"], data["observed"]))
-    arrays = infer(run, "darcy", freeze(posterior), posterior, settings.chains,
-                   lambda u: jax.vmap(u)(flow.centres))  # fmt: skip
+    at_centres = lambda u: jax.vmap(u)(flow.centres)  # noqa: E731
+    arrays = infer(run, "darcy", posterior, settings.chains, at_centres)
     return data | arrays | {"cells": np.array(flow.cells)}

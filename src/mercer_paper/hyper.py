@@ -78,7 +78,7 @@ SMOKE = dataclasses.replace(
 )  # fmt: skip
 
 
-def surface_of(run: Run, frozen: bool = True) -> mercer.Joint:
+def surface_of(run: Run, frozen: bool = True) -> mercer.hyper.Joint:
     """The motorcycle data with a variance and a power to be learned."""
     return surface_family(*run.settings.surface, fold(run.shared, "surface"), frozen)
 
@@ -95,11 +95,11 @@ def climb_surface(run: Run) -> Arrays:
     """Empirical Bayes from several starts."""
     family, ascents = surface_of(run), []
     for index in run.each("ascents", range(run.settings.num_ascents)):
-        start = dict(zip(family.unknowns, STARTS[index], strict=True))
+        start = dict(zip(family.hyperpriors, STARTS[index], strict=True))
         # With a frozen layer and Gaussian noise every chain tells the exact gradient: two will do.
         options = {"num_chains": 2, "max_steps": run.settings.max_steps, "progress": False}
         key = fold(run.key, f"ascent {index}")
-        ascents.append(mercer.empirical_bayes(key, family, start, **options))
+        ascents.append(mercer.hyper.empirical_bayes(key, family, start, **options))
     return {
         "paths": pad([ascent.path for ascent in ascents]),
         "ends": np.array([list(ascent.white.values()) for ascent in ascents]),
@@ -115,13 +115,13 @@ def pad(paths: list[np.ndarray]) -> np.ndarray:
 
 
 def sample_joint(
-    key: jax.Array, family: mercer.Joint, chains: Chains, max_doublings: int, record: Any
-) -> tuple[Any, float]:  # fmt: skip
-    """What is recorded of parameters and hyperparameters by NUTS, and the seconds it took."""
+    key: jax.Array, family: mercer.hyper.Joint, chains: Chains, max_doublings: int, **options: Any
+) -> tuple[mercer.Draws, float]:
+    """Draws of parameters and hyperparameters by NUTS, and the seconds they took."""
     algorithm, begin = mercer.nuts(initial_step=0.1, max_doublings=max_doublings), time.monotonic()
-    draws = mercer.sample(key, family, algorithm, record=record, keep_params=False, progress=False,
-                          **chains.counts).complete()  # fmt: skip
-    return draws.recorded, time.monotonic() - begin
+    options = {"progress": False} | chains.counts | options
+    draws = mercer.sample(key, family, algorithm, **options).complete()
+    return draws, time.monotonic() - begin
 
 
 def sample_surface(run: Run) -> Arrays:
@@ -130,7 +130,7 @@ def sample_surface(run: Run) -> Arrays:
     algorithm, counts = mercer.nuts(initial_step=0.1, max_doublings=7), run.settings.joint.counts
     draws = run.sample("joint", family, algorithm, record=lambda p: p["hyper"], keep_params=False,
                        **counts)  # fmt: skip
-    values = np.stack([draws.recorded[name] for name in family.unknowns], axis=-1)
+    values = np.stack([draws.recorded[name] for name in family.hyperpriors], axis=-1)
     return {"draws": values} | convergence(values)
 
 
@@ -144,9 +144,9 @@ def recover(run: Run) -> Arrays:
         network_key, sample_key = jax.random.split(jax.random.fold_in(key, seed))
         rows = draw_matern(seed, settings.num_rows)
         family = recovery_family(*settings.recovery, rows, network_key)
-        recorded, seconds = sample_joint(sample_key, family, settings.recovered, 6,
-                                         lambda p: family.values(p["hyper"]))  # fmt: skip
-        values = np.stack([recorded[name] for name in TRUTH], axis=-1)
+        draws, seconds = sample_joint(sample_key, family, settings.recovered, 6,
+                                      record=lambda p: family.values(p["hyper"]))  # fmt: skip
+        values = np.stack([draws.recorded[name] for name in TRUTH], axis=-1)
         low, high = np.quantile(values, (0.05, 0.95), axis=(0, 1))
         covers = (low <= truth) & (truth <= high)
         intervals = {"lower": low, "upper": high, "covers": covers, "seconds_each": seconds}
@@ -162,19 +162,13 @@ def score_folds(run: Run) -> Arrays:
     def of_fold(index: int) -> Arrays:
         split = motorcycle_fold(index)
         family = heteroscedastic_family(*settings.learned, split, fold(key, "network"))
-        rows = jnp.asarray(split.test_inputs), jnp.asarray(split.test_targets)
-
-        def record(params: Any) -> dict[str, Any]:
-            return {"score": family.score(params, *rows), "hyper": family.values(params["hyper"])}
-
-        recorded, seconds = sample_joint(fold(key, f"fold {index}"), family, settings.fold, 7,
-                                         record)  # fmt: skip
-        scores = recorded["score"]
+        draws, seconds = sample_joint(fold(key, f"fold {index}"), family, settings.fold, 7)
+        scores = draws.log_densities(split.test_inputs, split.test_targets)
+        by_chain = scores.reshape(settings.fold.num_chains, -1, scores.shape[-1])
         # Folds differ in the number of their rows: of R-hat and ESS the worst are kept.
-        worst = {n: v for n, v in convergence(scores).items() if n in ("rhat_max", "ess_min")}
-        medians = {name: np.median(value) for name, value in recorded["hyper"].items()}
-        nlpd = diagnostics.nlpd(scores.reshape(-1, scores.shape[-1]))
-        return {"nlpd": nlpd, "seconds_each": seconds} | worst | medians
+        worst = {n: v for n, v in convergence(by_chain).items() if n in ("rhat_max", "ess_min")}
+        medians = {name: np.median(value) for name, value in draws.hyper.items()}
+        return {"nlpd": diagnostics.nlpd(scores), "seconds_each": seconds} | worst | medians
 
     return stack(run.keep_each("fold", of_fold, range(settings.folds)))
 
@@ -193,7 +187,7 @@ def measure_cost(run: Run) -> Arrays:
     parameter of the network random."""
     family = surface_of(run, frozen=False)
     step, state = make_step(family, fold(run.key, "chains"), num_chains=16)
-    positions = jax.vmap(family.template.draw)(jax.random.split(fold(run.key, "starts"), 16))
+    positions = jax.vmap(family.template.init)(jax.random.split(fold(run.key, "starts"), 16))
     gradient = jax.jit(lambda p: jax.vmap(jax.grad(family.template))(p))
     jax.block_until_ready((step(state, run.key), gradient(positions)))
     ratios = []

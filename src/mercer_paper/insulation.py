@@ -15,10 +15,9 @@ import mercer
 from mercer import data, diagnostics
 from mercer.pde import conduct
 
-from .darcy import Darcy, infer_field
+from .darcy import Darcy, infer, infer_field
 from .experiment import Arrays, Chains, Experiment, Quantity, Results, Run, Stage, fold, strings
 from .insulation_figures import PICTURES, TITLES
-from .inverse import free, freeze, infer
 from .summaries import asked, by_name, converged, numbers, rms, stack, values_at
 
 COLD, HOT = 300.0, 1900.0
@@ -80,8 +79,9 @@ SMOKE = dataclasses.replace(
 )  # fmt: skip
 
 
-def make_prior(name: str, settings: Settings, key: jax.Array) -> mercer.Prior:
-    """The Mercer prior of a network of temperature for (shift − Δ)⁻², scaled to the variance."""
+def make_prior(name: str, settings: Settings, key: jax.Array, frozen: bool = False) -> mercer.Prior:
+    """The Mercer prior of a network of temperature for (shift − Δ)⁻², scaled to the variance; of
+    its readout alone where the hidden layer is frozen."""
     margin, boundary, shift = PRIORS[name]
     domain = mercer.Interval(COLD - margin, HOT + margin)
     process = mercer.Laplacian(domain, settings.num_modes, boundary, shift) ** 2
@@ -90,7 +90,9 @@ def make_prior(name: str, settings: Settings, key: jax.Array) -> mercer.Prior:
         boundary="dirichlet" if boundary == "dirichlet" else None, saturation=0.1,
         hidden_scale=1.0, readout_scale=100.0, domain=domain, key=key,
     )  # fmt: skip
-    return mercer.Prior(mercer.Quadrature(process.with_variance(VARIANCE)), network)
+    trainable = mercer.readout_only(network) if frozen else None
+    energy = mercer.Quadrature(process.with_variance(VARIANCE))
+    return mercer.Prior(energy, network, trainable=trainable)
 
 
 def conductivity(u: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -104,7 +106,7 @@ class Conduction(eqx.Module):
     num_cells: int = eqx.field(static=True)
 
     def __call__(self, u: Any, inputs: Float[Array, "n 1"]) -> Float[Array, " n"]:
-        return conduct(lambda t: conductivity(u(t)), COLD, HOT, inputs[:, 0], self.num_cells)
+        return conduct(lambda t: conductivity(u(t[None])), COLD, HOT, inputs[:, 0], self.num_cells)
 
 
 def posterior_of(prior: mercer.Prior, num_cells: int) -> mercer.Posterior:
@@ -112,14 +114,6 @@ def posterior_of(prior: mercer.Prior, num_cells: int) -> mercer.Posterior:
     stations, observed = data.insulation()
     likelihood = mercer.Gaussian(NOISE, Conduction(num_cells))
     return mercer.Posterior(prior, likelihood, (stations[:, None], observed))
-
-
-def density_of(posterior: mercer.Posterior, kind: str) -> Any:
-    """The posterior of the readout, "frozen", or of "every" parameter."""
-    frozen = freeze(posterior)
-    # The temperatures at which the forward map looks at u.
-    nodes = jnp.linspace(COLD, HOT, 2 * posterior.likelihood.observe.num_cells + 1)
-    return frozen if kind == "frozen" else free(posterior, frozen, nodes)
 
 
 def mean_weights(count: int) -> np.ndarray:
@@ -154,18 +148,17 @@ def draw_priors(run: Run) -> Arrays:
 
 
 def infer_curves(kind: str, run: Run) -> Arrays:
-    """Posterior curves κ over their mean, and temperatures, for each prior: NUTS over the readout
-    alone, "frozen", or over "every" parameter."""
+    """Posterior curves κ over their mean, and temperatures, for each prior: over the readout alone,
+    "frozen", or over "every" parameter."""
     settings, grid = run.settings, np.linspace(COLD, HOT, run.settings.num_grid)
     names = settings.priors if kind == "frozen" else settings.every_prior
     rows = []
     for name in names:
         run.tell(f"      {TITLES[name]}")
-        prior = make_prior(name, settings, fold(run.shared, "network"))
-        posterior = posterior_of(prior, settings.num_cells)
-        density, chains = density_of(posterior, kind), getattr(settings, kind)
+        prior = make_prior(name, settings, fold(run.shared, "network"), kind == "frozen")
+        posterior, chains = posterior_of(prior, settings.num_cells), getattr(settings, kind)
         curve = partial(curve_of, grid=grid)
-        rows.append(infer(run, f"{kind} {name}", density, posterior, chains, curve))
+        rows.append(infer(run, f"{kind} {name}", posterior, chains, curve))
     return _of_priors(names, grid, rows)
 
 
@@ -224,9 +217,9 @@ EXPERIMENT = Experiment(
     settings={"smoke": SMOKE, "quick": QUICK, "paper": PAPER},
     stages=(
         Stage("prior", "conductivities drawn from each prior", draw_priors),
-        Stage("frozen", "NUTS with the hidden layer frozen, each prior",
+        Stage("frozen", "HMC with the hidden layer frozen, each prior",
               partial(infer_curves, "frozen")),
-        Stage("every", "NUTS over every parameter", partial(infer_curves, "every")),
+        Stage("every", "HMC over every parameter", partial(infer_curves, "every")),
         Stage("darcy", "a permeability in two dimensions", infer_field),
     ),
     pictures=PICTURES,

@@ -139,23 +139,21 @@ def _try_step(run: Run, posterior: mercer.Posterior, step: float, x: Any, y: Any
 def sample_all(kind: str, run: Run) -> Arrays:
     """The posterior given all rows, frozen or whole: bands of m, σ and new observations along t, in
     g, and their convergence."""
-    x, y, centre, scale = standardised()
-    posterior = posterior_of(_prior(run, kind == "frozen"), x, y)
-    points = jnp.asarray(times_along())[:, None]
-    tail = posterior.tail_variances(points)
+    (x, y, centre, scale), frozen = standardised(), kind == "frozen"
+    posterior = posterior_of(_prior(run, frozen), x, y)
+    coordinates = mercer.Frozen if frozen else mercer.NonCentred
 
     def record(params: Any) -> dict[str, jax.Array]:
         return curves(posterior.network(params)) | {"fit": posterior.row_terms(params)}
 
     begin = time.monotonic()
-    frozen = kind == "frozen"
-    density, algorithm = (mercer.Frozen(posterior), NUTS) if frozen else WHOLE(posterior)
-    counts = getattr(run.settings, kind).counts
-    draws = run.sample(kind, density, algorithm, record=record, keep_params=frozen, **counts)
+    options = {"record": record, "keep_params": frozen} | getattr(run.settings, kind).counts
+    draws = run.sample(kind, coordinates(posterior), NUTS if frozen else TRAJECTORIES, **options)
     recorded, seconds = draws.recorded, time.monotonic() - begin
     mean, log_scale = recorded["mean"], recorded["log_scale"]
     white = np.asarray(jax.random.normal(run.key, mean.shape))
-    seen = mean + np.sqrt(np.exp(2 * log_scale) + np.asarray(tail["mean"])) * white
+    tail = posterior.tail_variances(jnp.asarray(times_along())[:, None])["mean"]
+    seen = mean + np.sqrt(np.exp(2 * log_scale) + np.asarray(tail)) * white
     arrays = convergence(np.concatenate(list(recorded.values()), axis=-1))
     for name, values in {"mean": mean, "scale": log_scale, "seen": seen}.items():
         band = np.stack([bands(values)[level] for level in ("lower", "median", "upper")])
@@ -163,7 +161,7 @@ def sample_all(kind: str, run: Run) -> Arrays:
     arrays["ess_per_second"] = arrays["ess_min"] / seconds
     arrays["in_sample_nlpd"] = diagnostics.nlpd(recorded["fit"].reshape(-1, len(y)))
     arrays["times"] = times_along() * scale[0] + centre[0]
-    return arrays | (_predict_many(draws, run.settings.num_points) if kind == "frozen" else {})
+    return arrays | (_predict_many(draws, run.settings.num_points) if frozen else {})
 
 
 def _predict_many(draws: mercer.Draws, num_points: int) -> Arrays:

@@ -105,8 +105,9 @@ class Draws:
         """Values of every draw at the points, shape (draws, points): joint samples of the network.
 
         With a `noise_key`, new observations there instead, noise and the units' tail included.
-        `points` is anything of shape (n, d) that can be sliced, and is read `chunk` rows at a time; with `out` the
-        values go to a Zarr array in that folder, which is returned, and memory stays bounded.
+        `points` is anything of shape (n, d) that can be sliced, and is read `chunk` rows at a time;
+        with `out` the values go to a Zarr array in that folder, which is returned, and memory stays
+        bounded.
         """
         self._require(noise_key is not None)
         return joint_samples(self.density, self.networks(num_draws), points, noise_key, chunk, out)

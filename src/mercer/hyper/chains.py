@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..threads import over_chains
+
 # Acceptance that the step is tuned to, that of Langevin proposals in high dimension.
 TARGET = 0.574
 # Parameters above which the metric is diagonal.
@@ -65,10 +67,10 @@ def advance(
     keys = jax.random.split(key, chains.positions.shape[0])
     step = jnp.exp(chains.log_step)
 
-    def one(position, key):
-        return _propose(log_density, adjusted, position, hyper, step, chains.root, key)
+    def propose(chain):
+        return _propose(log_density, adjusted, chain[0], hyper, step, chains.root, chain[1])
 
-    places, acceptance = jax.vmap(one)(chains.positions, keys)
+    places, acceptance = over_chains(propose, (chains.positions, keys))
     tuned = chains.log_step + 0.1 * (jnp.mean(acceptance) - TARGET) if adjusted else chains.log_step
     x = places.position
     products = x.T @ x if chains.products.ndim == 2 else jnp.sum(x * x, axis=0)

@@ -133,7 +133,7 @@ class Joint(Density):
         """Raise unless the prior integrates to one whatever the hyperparameters."""
         if not (self.prior.normalised and self.template.is_deterministic):
             raise ValueError(
-                "the normaliser of this prior is hyperprior and depends on the hyperparameters: use "
+                "the normaliser of this prior is unknown and depends on the hyperparameters: use "
                 "a Quadrature energy and a network with a linear readout, whose prior is "
                 "normalised, or mercer.hyper.nested_sgld, which estimates what is missing."
             )

@@ -17,6 +17,8 @@ import numpy as np
 from ..version import __version__
 
 LAYOUT_VERSION = 3
+# Modules whose functions are known by their names; the version stands for what is in them.
+OUR_MODULES = ("mercer", "mercer_paper", "jax")
 
 
 def fingerprint(*parts: Any) -> str:
@@ -43,8 +45,7 @@ def _leaf(leaf: Any, within: tuple[Any, ...]) -> bytes:
         return _tree((leaf.func, leaf.args, leaf.keywords), within)
     if callable(leaf):
         leaf = inspect.unwrap(leaf)
-    # Our own functions and JAX's are known by their names; the version stands for what is in them.
-    if isinstance(leaf, FunctionType) and leaf.__module__.split(".")[0] not in ("mercer", "jax"):
+    if isinstance(leaf, FunctionType) and leaf.__module__.split(".")[0] not in OUR_MODULES:
         return b"" if leaf in within else _function(leaf, (*within, leaf))
     return _without_addresses(repr(leaf))
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from ..density import Density
 from ..optimise import maximise
 from ..posterior import Posterior
+from ..threads import over_chains
 from .algorithm import Algorithm
 
 ASCENT_STEPS = 300
@@ -32,7 +33,7 @@ def _start(density: Density, keys: Array, climbs: bool) -> PyTree:
         init_key, climb_key = jax.random.split(key)
         return maximise(climb_key, density, density.init(init_key), ASCENT_STEPS)
 
-    return jax.vmap(start)(keys)
+    return over_chains(start, keys)
 
 
 def as_starts(init: PyTree) -> PyTree:
@@ -62,4 +63,4 @@ def check_starts(
 
 @eqx.filter_jit
 def _values(density: Density, algorithm: Algorithm, params: PyTree, key: PRNGKeyArray):
-    return jax.vmap(lambda p: algorithm.value(density, p, key))(params)
+    return over_chains(lambda p: algorithm.value(density, p, key), params)

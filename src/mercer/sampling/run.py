@@ -19,6 +19,7 @@ from ..density import Density, FunctionDensity
 from ..draws import Draws
 from ..draws.layout import Layout, Memory
 from ..threads import few_threads
+from ..threads import over_chains as each_chain
 from .algorithm import Algorithm, Info, sum_up
 from .algorithms.blackjax import BlackJAX
 from .devices import agree, gather, make_mesh, over_chains, spread_chains, spread_density
@@ -33,6 +34,8 @@ from .temperature import measure_temperature
 CHUNK_SECONDS = 1.0
 CHUNK_BYTES = 2**25
 MAX_CHUNK = 1024
+# Steps of warm-up: for a mass matrix, and in white coordinates, where the step alone is adapted.
+WARMUP, WHITE_WARMUP = 500, 200
 
 
 class SamplingError(RuntimeError):
@@ -63,7 +66,7 @@ def sample(
     algorithm: Algorithm | Any = None,
     *,
     num_draws: int = 1000,
-    num_warmup: int = 500,
+    num_warmup: int | None = None,
     num_chains: int = 4,
     thin: int = 1,
     record: Callable[[PyTree], Any] | None = None,
@@ -94,9 +97,11 @@ def sample(
     if resume and store is None:
         raise ValueError("resume=True needs the store to go on with.")
     density = _as_density(density, init)
-    words = None
+    words, default_warmup = None, WARMUP
     if algorithm is None:
         density, algorithm, words = choose_path(density)
+        default_warmup = WARMUP if density.target is density else WHITE_WARMUP
+    num_warmup = default_warmup if num_warmup is None else num_warmup
     plan = _plan(
         density, num_draws, num_warmup, num_chains, thin, record, keep_params,
         checkpoint_seconds, data_devices,
@@ -127,7 +132,8 @@ def _as_density(density: Any, init: PyTree | None) -> Density:
         raise ValueError(f"density must be a Density or a function, got {type(density).__name__}.")
     if init is None:
         raise ValueError("a plain function does not say where to start: give init=.")
-    return FunctionDensity(density, jax.tree.map(lambda x: jnp.asarray(x)[0], init))
+    first = jax.tree.map(lambda x: jnp.asarray(x)[0] if jnp.ndim(x) else jnp.asarray(x), init)
+    return FunctionDensity(density, first)
 
 
 class _Loop:
@@ -143,21 +149,24 @@ class _Loop:
         """Tune the algorithm and burn in, or take up what the store has."""
         arrays, static = eqx.partition(self.spread, eqx.is_array)
 
-        def warm(arrays, each):
+        def warm(arrays, chain):
             density = eqx.combine(arrays, static)
-            return eqx.filter_vmap(
-                lambda one: algorithm.adapt(one[0], density, one[1], self.plan.num_warmup)
-            )(each)
+            return algorithm.adapt(chain[0], density, chain[1], self.plan.num_warmup)
+
+        def warm_all(arrays, each):
+            return each_chain(lambda chain: eqx.filter(warm(arrays, chain), eqx.is_array), each)
 
         each = spread_chains((keys, params), self.plan.mesh)
-        shapes = eqx.filter_eval_shape(warm, arrays, each)
-        found, self.static = eqx.partition(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
+        first = jax.tree.map(lambda x: x[0], (keys, params))
+        shapes = eqx.filter_eval_shape(warm, arrays, first)
+        _, self.static = eqx.partition(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
+        found = eqx.filter_eval_shape(warm_all, arrays, each)
         if isinstance(self.rows, Store) and self.rows.counts():
             held, self.done = self.rows.restore(found)
             self.arrays = spread_chains(held, self.plan.mesh)
         else:
             bar.say(f"warm-up, {self.plan.num_warmup} steps")
-            run = over_chains(lambda *a: eqx.filter(warm(*a), eqx.is_array), self.plan.mesh, 1)
+            run = over_chains(warm_all, self.plan.mesh, 1)
             self.arrays = wait(jax.jit(run)(arrays, each), stop)
         told = eqx.filter_eval_shape(self._tell, self.spread, self.arrays)
         self.layout = Layout.of(told)
@@ -229,7 +238,7 @@ class _Loop:
             def body(i, held):
                 carry, finite, buffer = held
                 keys = jax.vmap(lambda k: jax.random.fold_in(k, begin + i))(each[1])
-                carry, infos = jax.vmap(lambda a, k: advance(density, a, k))(carry, keys)
+                carry, infos = each_chain(lambda chain: advance(density, *chain), (carry, keys))
                 told = self._tell(density, carry, infos)
                 finite = finite.at[:, i].set(_finite(eqx.combine(carry, self.static)[1].position))
                 buffer = jax.tree.map(lambda b, t: b.at[:, i].set(t), buffer, told)
@@ -249,7 +258,7 @@ class _Loop:
 
     def _tell(self, density: Density, arrays: PyTree, infos: Any = None) -> dict[str, Any]:
         """What is kept of one draw of every chain, in the target's own parameters."""
-        position = jax.vmap(density.original)(eqx.combine(arrays, self.static)[1].position)
+        position = each_chain(density.original, eqx.combine(arrays, self.static)[1].position)
         num_chains = jax.tree.leaves(position)[0].shape[0]
         blank = dict.fromkeys(Info._fields, jnp.zeros(num_chains))
         record = density.target.watch if self.plan.record is None else self.plan.record

@@ -34,7 +34,9 @@ def measure_temperature(density: Density, algorithm: Algorithm, states: Any, key
             return jnp.zeros(())
         return jnp.max(jnp.stack([jnp.mean(leaf) for leaf in jax.tree.leaves(heat)]))
 
-    found = eqx.filter_jit(eqx.filter_vmap(excess, in_axes=(None, 0, 0, 0)))(
+    # A schedule's numbers are the same for all chains; arrays have a chain a row.
+    each = eqx.if_array(0)
+    found = eqx.filter_jit(eqx.filter_vmap(excess, in_axes=(None, each, each, 0)))(
         density, algorithm, states, keys
     )
     return 1.0 + float(np.mean(gather(found)))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mercer.sampling.identity import fingerprint
+from mercer.sampling.fingerprint import fingerprint
 from mercer.sampling.store import Store
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 3))
@@ -88,7 +88,7 @@ def test_a_function_is_the_same_in_every_process():
     """Sets have another order in each, and functions another address."""
     code = """
         import jax
-        from mercer.sampling.identity import fingerprint
+        from mercer.sampling.fingerprint import fingerprint
         def record(p):
             return (lambda q: q in {"a", "b", "c", "d", "e"})(p)
         print(fingerprint(record, jax.nn.sigmoid, jax.jit(record)))
@@ -108,3 +108,12 @@ def test_a_record_that_cannot_be_read_is_refused(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(ValueError, match="another density, seed, algorithm, version"):
         Store(tmp_path, fingerprint(1.0), resume=True, num_draws=1)
+
+
+@pytest.mark.parametrize(("module", "by_name"), [("mercer.x", True), ("mercer_paper.x", True),
+                                                 ("mercery", False)])  # fmt: skip
+def test_functions_of_the_package_and_its_experiments_are_known_by_name(module, by_name):
+    """The version stands for what is in them."""
+    first, second = nested(np.ones(1)), nested(-np.ones(1))
+    first.__module__ = second.__module__ = module
+    assert (fingerprint(first) == fingerprint(second)) == by_name
