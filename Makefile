@@ -3,13 +3,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all lint bench clean
 
 demo: $(READY)
 	$(BIN)/mercer reproduce brownian --scale quick --out runs/brownian-quick --overwrite
 
+# What each change can break, in minutes.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# The long, statistical tests, the experiments at smoke scale, and 32-bit floats.
+test-all: $(READY)
+	$(BIN)/python -m pytest -n 2 -m slow
 	MERCER_TEST_FLOAT32=1 $(BIN)/python -m pytest tests
 
 lint: $(READY)

@@ -152,7 +152,7 @@ def run_ours(prior, algorithm, starts, budget: float, thin: int, warmup: int) ->
         return judge(draws.recorded, max(seconds - compiled + 10 * pace, 1e-9)) | {
             "temperature": draws.temperature
         }
-    except mercer.SamplingError as error:
+    except mercer.sampling.SamplingError as error:
         return {"diverged": str(error)}
 
 

@@ -35,8 +35,8 @@ def test_matern_length_is_where_the_correlation_is_one_over_e():
 
 
 def test_decay_is_measured_where_no_family_knows_it():
-    class Copied(mercer.Spectrum):
-        domain: mercer.Domain
+    class Copied(mercer.spectra.Spectrum):
+        domain: mercer.domains.Domain
         power: float
 
         @property

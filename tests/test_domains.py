@@ -7,6 +7,8 @@ import pytest
 from scipy import stats
 
 import mercer
+from mercer.domains import require_inside
+from mercer.fidelity import comparison_points
 from mercer.lattice import GENERATING_VECTOR, rank_one_lattice
 
 DOMAINS = {
@@ -124,3 +126,25 @@ def test_points_in_the_floats_at_hand():
     for some in DOMAINS.values():
         assert some.sample(jax.random.key(0), 8).dtype == jnp.zeros(()).dtype
         assert bool(jnp.all(jnp.isfinite(some.lattice(jax.random.key(0), 8))))
+
+
+def random_boxes():
+    """Boxes whose sides are no round numbers, some far from the origin, some thin."""
+    rng = np.random.default_rng(11)
+    yield mercer.Box([-0.1, -0.1], [0.96, 1.11])
+    for i in range(40):
+        dimension = 1 + i % 4
+        lower = rng.normal(size=dimension) * 10.0 ** rng.integers(-3, 4, dimension)
+        size = rng.uniform(0.1, 3.0, dimension) * 10.0 ** rng.integers(-2, 3, dimension)
+        yield mercer.Box(lower.tolist(), (lower + size).tolist())
+
+
+@pytest.mark.float32
+def test_boxes_contain_their_own_points_whatever_their_sides():
+    """Rounding must not put a corner outside of the box that it is a corner of."""
+    for box in random_boxes():
+        points = [comparison_points(box), box.quadrature(3)[0], box.lattice(None, 16)]
+        points.append(box.from_unit(jnp.eye(box.dimension)))
+        for some in points:
+            require_inside(box, some)
+            assert bool(jnp.all(jax.vmap(box.contains)(some))), box

@@ -33,8 +33,8 @@ class Quadratic(eqx.Module):
         return jnp.sum(self.readout**2) * x[0]
 
 
-class Cut(mercer.Spectrum):
-    domain: mercer.Domain
+class Cut(mercer.spectra.Spectrum):
+    domain: mercer.domains.Domain
     log_eigenvalues: jax.Array
 
     def eigenfunctions(self, x):

@@ -4,11 +4,13 @@ import warnings
 
 import jax
 import numpy as np
+import pytest
 
 from mercer_paper.hyper import EXPERIMENT
 from mercer_paper.runner import reproduce
 
 
+@pytest.mark.slow
 def test_the_experiment_at_smoke_scale(tmp_path):
     with jax.debug_key_reuse(False), warnings.catch_warnings():
         # So few modes at that scale that the prior's shortest length scales are cut off.

@@ -46,7 +46,9 @@ def test_imports_point_one_way(path):
 
 
 def test_the_order_names_what_there_is():
-    there = {path.name.removesuffix(".py") for path in SOURCE.glob("[!_]*") if path.suffix != ".pyc"}
+    there = {
+        path.name.removesuffix(".py") for path in SOURCE.glob("[!_]*") if path.suffix != ".pyc"
+    }
     assert set(ORDER) == there
 
 

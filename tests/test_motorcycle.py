@@ -63,6 +63,7 @@ def test_the_exact_process_scores_as_its_predictive_law():
     assert scores.mean() > stats.norm.logpdf(split.test_targets, 0, 1).mean() + 1
 
 
+@pytest.mark.slow
 def test_the_ridgelet_prior_comes_nearer_to_its_process_with_more_units():
     spectrum = mercer.Matern(1.5, 1.0, 1.0, mercer.Interval(-3, 4), 40)
     points = jnp.linspace(-1.8, 2.5, 30)[:, None]

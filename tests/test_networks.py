@@ -126,7 +126,7 @@ def test_scales_and_frequencies_are_constants_whatever_they_are_made_of():
 class Wave(eqx.Module):
     """A network of a user's own, with a constant of NumPy's, one of JAX's, and a readout."""
 
-    frequency: jax.Array = mercer.constant()
+    frequency: jax.Array = mercer.parameters.constant()
     phase: np.ndarray = eqx.field()
     readout: jax.Array = eqx.field()
 

@@ -9,6 +9,7 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import mercer
+from mercer.kernels import named_kernel
 
 DOMAIN = mercer.Interval(-5.0, 6.0)
 
@@ -91,3 +92,51 @@ def test_mean_function_is_added_and_removed(data):
     np.testing.assert_allclose(
         shifted.log_evidence(x, y + 3.0 + x[:, 0], 0.1), plain.log_evidence(x, y, 0.1), rtol=1e-9
     )
+
+
+NAMED = {
+    "matern12": kernels.Matern(0.5, nu=0.5),
+    "matern32": kernels.Matern(0.5, nu=1.5),
+    "matern52": kernels.Matern(0.5, nu=2.5),
+    "squared-exponential": kernels.RBF(0.5),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_kernel_by_name_is_scikit_learns(name, data):
+    x, y = data
+    judge = GaussianProcessRegressor(1.3 * NAMED[name], alpha=0.1**2, optimizer=None).fit(x, y)
+    # Units at the data have a jitter of 1e-8 of the variance, beside a noise of 1e-2: beyond the data
+    # the directions of a very smooth kernel that are smaller still are felt at 1e-4.
+    ends = (-1, 2) if name == "squared-exponential" else (-3, 4)
+    points = np.linspace(*ends, 20)[:, None]
+    mean, covariance = judge.predict(points, return_cov=True)
+    process = mercer.GaussianProcess(named_kernel(name, 0.5, 1.3))
+    ours = process.condition(x, y, 0.1)
+    np.testing.assert_allclose(ours.mean(points), mean, atol=1e-5)
+    np.testing.assert_allclose(ours.covariance(points), covariance, atol=1e-5)
+    np.testing.assert_allclose(ours.variance(points), np.diag(covariance), atol=1e-5)
+    np.testing.assert_allclose(ours.log_evidence, judge.log_marginal_likelihood_value_, atol=1e-5)
+    np.testing.assert_allclose(process.covariance(points), 1.3 * NAMED[name](points), atol=1e-6)
+
+
+def test_a_name_alone_has_unit_scales_in_any_dimension():
+    rng = np.random.default_rng(5)
+    x, y, points = rng.uniform(size=(30, 3)), rng.normal(size=30), rng.uniform(size=(6, 3))
+    judge = GaussianProcessRegressor(kernels.Matern(1.0, nu=1.5), alpha=0.04, optimizer=None)
+    judge.fit(x, y)
+    mean, sd = judge.predict(points, return_std=True)
+    ours = mercer.GaussianProcess("matern32").condition(x, y, 0.2)
+    np.testing.assert_allclose(ours.mean(points), mean, atol=1e-6)
+    np.testing.assert_allclose(jnp.sqrt(ours.variance(points)), sd, atol=1e-6)
+    np.testing.assert_allclose(ours.log_evidence, judge.log_marginal_likelihood_value_, rtol=1e-6)
+
+
+def test_draws_of_a_kernel_given_data_have_its_covariance(data):
+    """Between the data, where most of the variance is what the units leave out."""
+    ours = mercer.GaussianProcess("matern12", mean=lambda x: x[0]).condition(*data, 0.1)
+    points = np.array([[0.3], [2.4], [2.6], [6.0]])
+    draws = np.asarray(ours.draw(jax.random.key(0), points, 20_000)) - np.asarray(ours.mean(points))
+    exact = np.asarray(ours.covariance(points))
+    error = np.sqrt((np.outer(np.diag(exact), np.diag(exact)) + exact**2) / len(draws))
+    assert np.all(np.abs(draws.T @ draws / len(draws) - exact) < 4.5 * error)

@@ -135,7 +135,7 @@ def test_a_full_disk_keeps_what_was_drawn(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
         try:
             test_run.wide(folder, 4000)
-        except mercer.SamplingError as error:
+        except mercer.sampling.SamplingError as error:
             print(error)
             print("kept", error.draws.recorded.shape[1])
     """
@@ -211,7 +211,7 @@ def test_thinned_steps_are_summed_up():
 
 
 def test_a_first_draw_that_is_not_finite_leaves_readable_draws():
-    with pytest.raises(mercer.SamplingError, match="at draw 0") as caught:
+    with pytest.raises(mercer.sampling.SamplingError, match="at draw 0") as caught:
         mercer.sample(
             jax.random.key(0), lambda p: -jnp.sum(p**4), mercer.sgld(1e6), num_draws=10,
             num_warmup=5, num_chains=2, init=jnp.ones((2, 3)), progress=False,
@@ -288,7 +288,7 @@ def test_ctrl_c_returns_what_there_is(tmp_path):
 
 def test_a_chain_that_leaves_the_numbers_says_where():
     with pytest.raises(
-        mercer.SamplingError, match=r"chain \d left the finite numbers at draw \d+"
+        mercer.sampling.SamplingError, match=r"chain \d left the finite numbers at draw \d+"
     ) as caught:
         mercer.sample(
             jax.random.key(0),

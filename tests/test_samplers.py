@@ -23,8 +23,8 @@ def _allow_key_reuse():
     "algorithm",
     [
         mercer.nuts(),
-        mercer.nuts(adaptation="dense"),
-        mercer.nuts(adaptation="low_rank"),
+        pytest.param(mercer.nuts(adaptation="dense"), marks=pytest.mark.slow),
+        pytest.param(mercer.nuts(adaptation="low_rank"), marks=pytest.mark.slow),
         mercer.hmc(10),
         mercer.nuts(adaptation="step"),
     ],
@@ -68,7 +68,7 @@ def discretised(covariance, step_size):
     return covariance @ np.linalg.inv(np.eye(4) - 0.5 * step_size * precision)
 
 
-@pytest.mark.parametrize("step_size", [4e-3, 2e-3])
+@pytest.mark.parametrize("step_size", [4e-3, pytest.param(2e-3, marks=pytest.mark.slow)])
 def test_sgld_has_the_variance_of_its_step_and_no_other(step_size):
     mean, covariance = exact_moments()
     draws = run(mercer.sgld(step_size), num_draws=10_000, num_warmup=2000, thin=40)
@@ -79,6 +79,7 @@ def test_sgld_has_the_variance_of_its_step_and_no_other(step_size):
     assert np.max(np.abs(wrong)) > 6
 
 
+@pytest.mark.slow
 def test_preconditioned_sgld_meets_the_oracle_in_the_limit():
     mean, covariance = exact_moments()
     errors = []
@@ -93,9 +94,12 @@ def test_preconditioned_sgld_meets_the_oracle_in_the_limit():
 
 def with_control_variates(step_size):
     center = Features(jnp.asarray(exact_moments()[0]) + 0.1)
-    return mercer.sampling.sgld_control_variates(step_size, center, jax.grad(make_posterior())(center))
+    return mercer.sampling.sgld_control_variates(
+        step_size, center, jax.grad(make_posterior())(center)
+    )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "batch_size"),
     [(lambda h: mercer.cyclical_sgld(h, 40), None), (with_control_variates, 6)],
@@ -149,6 +153,7 @@ def test_control_variates_cut_the_noise():
     assert spread(better) < 0.8 * spread(plain)
 
 
+@pytest.mark.slow
 def test_microcanonical_approaches_the_oracle_as_its_step_shrinks():
     mean, covariance = exact_moments()
     bias = []
@@ -160,6 +165,7 @@ def test_microcanonical_approaches_the_oracle_as_its_step_shrinks():
     assert bias[1] < bias[0]
 
 
+@pytest.mark.slow
 def test_adjusted_microcanonical_is_exact():
     mean, covariance = exact_moments()
     draws = run(mercer.adjusted_mclmc(), num_draws=5000, num_warmup=3000, thin=20)
@@ -169,7 +175,11 @@ def test_adjusted_microcanonical_is_exact():
 
 @pytest.mark.parametrize(
     "algorithm",
-    [mercer.laplace(), mercer.variational("full_rank"), mercer.variational("low_rank", rank=4)],
+    [
+        mercer.laplace(),
+        mercer.variational("full_rank"),
+        pytest.param(mercer.variational("low_rank", rank=4), marks=pytest.mark.slow),
+    ],
     ids=["laplace", "full rank", "low rank"],
 )
 def test_approximations_that_hold_the_posterior_find_it(algorithm):
@@ -180,6 +190,7 @@ def test_approximations_that_hold_the_posterior_find_it(algorithm):
     assert np.max(np.abs(z_scores(draws.recorded, covariance, mean))) < 4
 
 
+@pytest.mark.slow
 def test_mean_field_finds_the_best_independent_law():
     """On a Gaussian target: the mean, and the variances 1 / precision of each parameter."""
     mean, covariance = exact_moments()
@@ -207,11 +218,12 @@ def test_variational_takes_noisy_densities():
 def test_the_mode_is_found(batch_size, num_steps, tolerance, key):
     mean, covariance = exact_moments()
     posterior = make_posterior(batch_size=batch_size)
-    found = jax.jit(lambda k: mercer.maximise(k, posterior, num_steps=num_steps))(key)
+    found = jax.jit(lambda k: mercer.optimise.maximise(k, posterior, num_steps=num_steps))(key)
     off = np.abs(np.asarray(found.readout) - mean) / np.sqrt(np.diag(covariance))
     assert np.max(off) < tolerance
 
 
+@pytest.mark.slow
 def test_energy_conserving_subsampling_meets_the_oracle():
     """The likelihood is quadratic, so that its expansion, and with it the sampler, is exact."""
     mean, covariance = exact_moments()
@@ -236,7 +248,7 @@ def test_exact_draws_through_the_run_loop(key):
         mercer.sample(key, make_posterior(), mercer.exact(), progress=False)
 
 
-class Noisy(mercer.Density):
+class Noisy(mercer.density.Density):
     """A unit Gaussian whose gradient has a variance of its own."""
 
     center: jax.Array

@@ -168,7 +168,7 @@ def test_powers_multiply_and_scale():
         (mercer.Laplacian(LINE, 5, ("dirichlet", "neumann")) ** 2).kernel(0.1, 0.2),
     )
     np.testing.assert_allclose(np.float64(2.0) * base.log_eigenvalues, 2 * base.log_eigenvalues)
-    assert isinstance(np.float64(2.0) * base, mercer.Spectrum)
+    assert isinstance(np.float64(2.0) * base, mercer.spectra.Spectrum)
 
 
 def test_kernels_of_very_smooth_and_very_rough_powers():
@@ -251,8 +251,8 @@ def test_nystrom_above_three_dimensions():
 
 
 def test_own_spectrum_in_ten_lines():
-    class Haar(mercer.Spectrum):
-        domain: mercer.Domain
+    class Haar(mercer.spectra.Spectrum):
+        domain: mercer.domains.Domain
 
         @property
         def log_eigenvalues(self):

@@ -37,7 +37,9 @@ HIDDEN_SCALE = {"rough": 6.0, "smooth": 2.0}
 SATURATION = {"rough": 0.003, "smooth": 0.1}
 MAX_WIDTH = 3000
 # Beyond this width radial units at the rows are as good; rows that get one at most.
-MAX_WIDTH_GIVEN_DATA, MAX_UNITS = 400, 2000
+MAX_WIDTH_GIVEN_DATA, MAX_UNITS = 256, 2000
+# What a prior's error may be beside the variance of the noise for the posterior to be right.
+BESIDE_NOISE = 0.02
 # Share of the tolerance that the correlation with a row's mirror image may have.
 UNFELT = 0.01
 MAX_MODES = 4096
@@ -99,14 +101,13 @@ def _design_posterior(
     inputs = np.asarray(data[0], float)
     spectrum = pad_domain(spectrum, inputs, tolerance)
     share = float(np.min(np.square(noise))) / float(spectrum.trace / spectrum.domain.measure)
-    for prior_tolerance in (0.1, 0.01):
-        try:
-            wanted = min(prior_tolerance * share, tolerance)
-            prior = _design_prior(spectrum, wanted, key, MAX_WIDTH_GIVEN_DATA)
-        except ValueError:
-            break
+    try:
+        wanted = min(BESIDE_NOISE * share, tolerance)
+        prior = _design_prior(spectrum, wanted, key, MAX_WIDTH_GIVEN_DATA)
         if _meets(prior, data, noise, tolerance):
             return prior
+    except ValueError as refusal:
+        log.info("%s", refusal)
     energy = Nodes(spectrum, np.unique(inputs, axis=0)[:MAX_UNITS])
     prior = Prior(energy, Radial(energy), normalised=True, solver="cholesky")
     log.info("a radial unit at each row")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400
@@ -85,6 +85,8 @@ def ks_along(values: ArrayLike, scales: ArrayLike) -> tuple[np.ndarray, np.ndarr
         below = probability - above + 1 / count
         statistics.append(np.maximum(np.max(above - probability, axis=0), np.max(below, axis=0)))
     statistic = np.concatenate(statistics)
+    from scipy import stats
+
     return statistic, np.clip(stats.kstwo.sf(statistic, count), 0, 1)
 
 
@@ -93,6 +95,8 @@ def ks_between(values: ArrayLike, others: ArrayLike) -> tuple[np.ndarray, np.nda
 
     They pass at level 0.05 where the statistic is below `ks_critical` of the numbers of rows.
     """
+    from scipy import stats
+
     columns = zip(np.asarray(values).T, np.asarray(others).T, strict=True)
     results = [stats.ks_2samp(first, second, method="asymp") for first, second in columns]
     return np.array([r.statistic for r in results]), np.array([r.pvalue for r in results])
@@ -135,6 +139,8 @@ def coefficient_spectrum(values: ArrayLike) -> CoefficientSpectrum:
     counts effective draws of the squares, and the p-value is a Kolmogorov–Smirnov test on the
     chains thinned to independent draws.
     """
+    from scipy import stats
+
     array = np.asarray(values, dtype=float)
     total = array.shape[0] * array.shape[1]
     effective = np.minimum(ess(array**2, "mean"), total)

@@ -88,14 +88,15 @@ class Nodes(RootEnergy):
     covariance: Kernel
     points: Float[Array, "n d"]
     factor: Float[Array, "n n"]
+    nugget: Float[Array, ""]
     is_deterministic = True
 
     def __init__(self, kernel: KernelLike, points: ArrayLike | list):
         self.covariance = as_kernel(kernel)
         self.points = _check_nodes(points)
         own = self.covariance.matrix(self.points, self.points)
-        jitter = JITTER * jnp.mean(jnp.diag(own)) * jnp.eye(len(own))
-        self.factor = jnp.linalg.cholesky(own + jitter)
+        self.nugget = JITTER * jnp.mean(jnp.diag(own))
+        self.factor = jnp.linalg.cholesky(own + self.nugget * jnp.eye(len(own)))
         if is_concrete(self.factor) and not np.all(np.isfinite(self.factor)):
             raise ValueError("k(s, t) is not a covariance on these points: it is not positive.")
 
@@ -112,7 +113,9 @@ class Nodes(RootEnergy):
 
     def units(self, x: Float[Array, " d"]) -> Float[Array, " n"]:
         cross = self.covariance.matrix(self.points, x[None])[:, 0]
-        return solve_triangular(self.factor, cross, lower=True)
+        # The nugget that keeps K invertible belongs to its points: there R units = I exactly.
+        same = jnp.all(self.points == x[None], axis=1)
+        return solve_triangular(self.factor, cross + self.nugget * same, lower=True)
 
 
 class SpectralEnergy(Energy):

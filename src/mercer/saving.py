@@ -55,12 +55,22 @@ def load(path: str | Path) -> Any:
             names = sorted((n for n in archive.namelist() if n.endswith(".npy")), key=_number)
             arrays = [np.load(io.BytesIO(archive.read(n)), allow_pickle=False) for n in names]
         if description["format"] != FORMAT:
-            raise ValueError(f"format {description['format']} is not known to this version")
+            raise _RefusalError(
+                f"{target} has format {description['format']!r}, which is not known to this version."
+            )
         return _Reader(arrays).decode(description["model"])
-    except (zipfile.BadZipFile, KeyError, IndexError, TypeError, json.JSONDecodeError) as error:
+    except _RefusalError:
+        raise
+    except (
+        Exception
+    ) as error:  # whatever ZIP, JSON and NumPy make of bytes that anyone may have written
         raise ValueError(
             f"{target} is not a model that mercer.save wrote, or is damaged."
         ) from error
+
+
+class _RefusalError(ValueError):
+    """A file that is whole but cannot be read, in a sentence of its own."""
 
 
 def _number(name: str) -> int:
@@ -203,17 +213,20 @@ def _find(path: str, accepts: Callable[[Any], bool]) -> Any:
     module, name = path.split(":")
     if module.split(".")[0] != PACKAGE:
         raise KeyError(path)
-    found: Any = importlib.import_module(module)
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError:
+        found = None
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None or not accepts(found):
-        raise ValueError(f"this file names {path}, which this version of mercer does not have.")
+        raise _RefusalError(f"this file names {path}, which this version of mercer does not have.")
     return found
 
 
 def _as_jax(array: np.ndarray) -> jax.Array:
     if array.dtype == np.float64 and not jax.config.read("jax_enable_x64"):
-        raise ValueError(
+        raise _RefusalError(
             "this model was saved with 64-bit floats; call "
             'jax.config.update("jax_enable_x64", True) before loading it.'
         )

@@ -99,7 +99,7 @@ def score_ensemble(split: Split, key: PRNGKeyArray) -> np.ndarray:
     def train(key: PRNGKeyArray) -> Array:
         start_key, climb_key = jax.random.split(key)
         start = posterior.init(start_key)
-        trained = mercer.maximise(climb_key, posterior, start, 2000, learning_rate=0.01)
+        trained = mercer.optimise.maximise(climb_key, posterior, start, 2000, learning_rate=0.01)
         test = jnp.asarray(split.test_inputs), jnp.asarray(split.test_targets)
         return posterior.score(trained, *test)
 
@@ -110,9 +110,9 @@ class Expansion(eqx.Module):
     """A network whose hidden units are the eigenfunctions: the truncated (Hilbert-space) process."""
 
     readout: Float[Array, " K"]
-    spectrum: mercer.Spectrum = mercer.constant()
+    spectrum: mercer.spectra.Spectrum = mercer.parameters.constant()
 
-    def __init__(self, spectrum: mercer.Spectrum):
+    def __init__(self, spectrum: mercer.spectra.Spectrum):
         self.spectrum = spectrum
         self.readout = jnp.zeros(spectrum.num_modes)
 
@@ -137,12 +137,12 @@ class Ridgelet(eqx.Module):
     """
 
     readout: Float[Array, " K"]
-    table: Float[Array, "G K"] = mercer.constant()
+    table: Float[Array, "G K"] = mercer.parameters.constant()
     domain: mercer.Box
     level: float = eqx.field(static=True)
 
     def __init__(
-        self, spectrum: mercer.Spectrum, width: int, steepest: float, level: float = 0.0,
+        self, spectrum: mercer.spectra.Spectrum, width: int, steepest: float, level: float = 0.0,
         *, key: PRNGKeyArray,
     ):  # fmt: skip
         self.domain, self.level = spectrum.domain, level

@@ -107,7 +107,7 @@ def modes_of(run: Run, posterior: mercer.Posterior, count: int) -> Any:
     def climb(key: jax.Array) -> Any:
         start_key, climb_key = jax.random.split(key)
         start = posterior.init(start_key)
-        return mercer.maximise(climb_key, posterior, start, run.settings.num_climb)
+        return mercer.optimise.maximise(climb_key, posterior, start, run.settings.num_climb)
 
     keys = jax.random.split(fold(run.key, "modes"), count)
     return jax.tree.map(lambda *p: jnp.stack(p), *map(climb, keys))

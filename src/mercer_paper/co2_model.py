@@ -56,12 +56,12 @@ def printed_mean(x: Float[Array, " d"]) -> Float[Array, ""]:
     return PRINTED_SLOPE * x[0]
 
 
-def components(scales: Scales, year: float, num_modes: int) -> dict[str, mercer.Spectrum]:
+def components(scales: Scales, year: float, num_modes: int) -> dict[str, mercer.spectra.Spectrum]:
     """The parts whose sum is the process: season, line where there is one, and slow trend."""
     period = scales.period * year
     season = mercer.Periodic(period, scales.season_length * period, DOMAIN, NUM_HARMONICS)
     trend = mercer.Matern(1.5, scales.trend_length, scales.trend**2, DOMAIN, num_modes)
-    parts: dict[str, mercer.Spectrum] = {"season": scales.season**2 * season, "trend": trend}
+    parts: dict[str, mercer.spectra.Spectrum] = {"season": scales.season**2 * season, "trend": trend}
     if scales.slope is not None:
         variances = jnp.stack([jnp.asarray(LEVEL_SCALE**2), jnp.asarray(scales.slope**2)])
         parts["line"] = mercer.FiniteRank(
@@ -70,7 +70,7 @@ def components(scales: Scales, year: float, num_modes: int) -> dict[str, mercer.
     return parts
 
 
-def make_spectrum(scales: Scales, year: float, num_modes: int) -> mercer.Spectrum:
+def make_spectrum(scales: Scales, year: float, num_modes: int) -> mercer.spectra.Spectrum:
     """The parts as one spectrum."""
     parts = components(scales, year, num_modes).values()
     return functools.reduce(lambda first, second: first + second, parts)

@@ -46,7 +46,7 @@ class Pressure(eqx.Module):
         return self.flow.at(self.flow.solve(lambda x: jnp.exp(u(x)), 1.0), inputs)
 
 
-def make_data(process: mercer.Spectrum, settings: Darcy, key: jax.Array) -> Arrays:
+def make_data(process: mercer.spectra.Spectrum, settings: Darcy, key: jax.Array) -> Arrays:
     """A field drawn from the exact process, its pressure on the finer cells, noisy sensors."""
     field_key, place_key, noise_key = jax.random.split(key, 3)
     fine, ours = Flow(SQUARE, settings.num_fine), Flow(SQUARE, settings.num_cells)

@@ -67,7 +67,7 @@ class Run:
 
     def sample(
         self, name: str, density: Any, algorithm: Any = None, **options: Any
-    ) -> mercer.Draws:
+    ) -> mercer.draws.Draws:
         """`mercer.sample` with a store, so that a stage that was stopped continues its chains.
 
         The key depends on the stage and the name alone: an interruption does not change the draws.

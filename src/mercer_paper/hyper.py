@@ -116,7 +116,7 @@ def pad(paths: list[np.ndarray]) -> np.ndarray:
 
 def sample_joint(
     key: jax.Array, family: mercer.hyper.Joint, chains: Chains, max_doublings: int, **options: Any
-) -> tuple[mercer.Draws, float]:
+) -> tuple[mercer.draws.Draws, float]:
     """Draws of parameters and hyperparameters by NUTS, and the seconds they took."""
     algorithm, begin = mercer.nuts(initial_step=0.1, max_doublings=max_doublings), time.monotonic()
     options = {"progress": False} | chains.counts | options

@@ -123,7 +123,7 @@ def _try_step(run: Run, posterior: mercer.Posterior, step: float, x: Any, y: Any
             num_chains=2, thin=settings.printed_thin, keep_params=False, init=starts,
             record=lambda p: posterior.score(p, x, y), progress=run.progress,
         ).complete()  # fmt: skip
-    except mercer.SamplingError:
+    except mercer.sampling.SamplingError:
         return {"in_sample_nlpd": np.inf, "rhat": np.inf, "ess_per_second": 0.0}
     seconds = time.monotonic() - begin
     later = draws.recorded[:, num_draws // 2 :]
@@ -164,7 +164,7 @@ def sample_all(kind: str, run: Run) -> Arrays:
     return arrays | (_predict_many(draws, run.settings.num_points) if frozen else {})
 
 
-def _predict_many(draws: mercer.Draws, num_points: int) -> Arrays:
+def _predict_many(draws: mercer.draws.Draws, num_points: int) -> Arrays:
     """Mean and sd of both networks at very many points, a block at a time."""
     begin, points = time.monotonic(), times_along(num_points)[:, None]
     predicted = draws.predict(points, (), num_draws=100, chunk=min(BLOCK, num_points))

@@ -35,7 +35,7 @@ def times_along(count: int = 300) -> np.ndarray:
     return np.linspace(x.min(), x.max(), count)
 
 
-def spectra(num_modes: int) -> dict[str, mercer.Spectrum]:
+def spectra(num_modes: int) -> dict[str, mercer.spectra.Spectrum]:
     """Those of m and of log σ."""
     return {n: mercer.Matern(1.5, s, 1.0, DOMAIN, num_modes) for n, s in LENGTHSCALES.items()}
 

@@ -14,7 +14,7 @@ class Process:
     """Brownian motion on [0, 1], or the Brownian bridge if it is `pinned` to zero at one."""
 
     name: str
-    make_spectrum: Callable[[int], mercer.Spectrum]
+    make_spectrum: Callable[[int], mercer.spectra.Spectrum]
     boundary: tuple[str, str]
     pinned: bool
 

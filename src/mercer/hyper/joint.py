@@ -82,7 +82,7 @@ class Joint(Density):
         template = self.template.target if self.in_original else self.template
         return {"hyper": hyper, "network": template.params}
 
-    def values(self, hyper: Mapping[str, Any]) -> Hyper:
+    def values(self, hyper: Mapping[str, Any]) -> dict[str, Float[Array, "..."]]:
         """The hyperparameters as the model has them, from their standard normal numbers."""
         return {name: f(jnp.asarray(hyper[name], float)) for name, f in self.hyperpriors.items()}
 

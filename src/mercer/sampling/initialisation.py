@@ -63,4 +63,5 @@ def check_starts(
 
 @eqx.filter_jit
 def _values(density: Density, algorithm: Algorithm, params: PyTree, key: PRNGKeyArray):
-    return over_chains(lambda p: algorithm.value(density, p, key), params)
+    keys = jax.random.split(key, jax.tree.leaves(params)[0].shape[0])
+    return over_chains(lambda chain: algorithm.value(density, *chain), (params, keys))

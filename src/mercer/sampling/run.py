@@ -87,9 +87,9 @@ def sample(
     `record(params)` is kept for each draw, an array or a pytree of arrays; without it the
     parameters are, and the values, leading coefficients and energy that `density.watch` tells.
     `init` is one set of parameters with a leading axis of chains; by default draws of
-    `density.init`. With a `store`, draws go to a folder as they come, a checkpoint
-    every `checkpoint_seconds`, and `resume=True` goes on with it to the same draws as a run that
-    never stopped. Ctrl-C ends after the current chunk and returns what there is.
+    `density.init`. With a `store`, draws go to a folder as they come, a checkpoint every
+    `checkpoint_seconds`, and `resume=True` goes on with it to the same draws as a run that never
+    stopped. Ctrl-C ends after the current chunk and returns what there is.
 
     Chains are spread over all devices, in groups of `data_devices` that share the rows of data.
     """

@@ -108,6 +108,16 @@ class Sum(Spectrum):
         return self.joint.num_points
 
 
+class BothEigenfunctions(eqx.Module):
+    """The eigenfunctions of two spectra, one after the other."""
+
+    first: Spectrum
+    second: Spectrum
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " M"]:
+        return jnp.concatenate([self.first.eigenfunctions(x), self.second.eigenfunctions(x)])
+
+
 def add(first: Spectrum, second: Spectrum) -> Sum:
     """The spectrum of the sum of two independent processes on one domain."""
     if not isinstance(second, Spectrum):
@@ -123,9 +133,7 @@ def add(first: Spectrum, second: Spectrum) -> Sum:
     _require_known(first)
     _require_known(second)
 
-    def functions(x):
-        return jnp.concatenate([first.eigenfunctions(x), second.eigenfunctions(x)])
-
+    functions = BothEigenfunctions(first, second)
     weights = jnp.exp(jnp.concatenate([first.log_eigenvalues, second.log_eigenvalues]))
     points = np.maximum(first.quadrature_points(), second.quadrature_points())
     counts = int(points) if points.ndim == 0 else tuple(int(p) for p in points)
@@ -149,9 +157,9 @@ def _require_known(part: Spectrum) -> None:
 def _check_functions(functions: Functions, weights: Float[Array, "..."], domain: Domain) -> None:
     if weights.ndim != 1 or weights.shape[0] == 0:
         raise ValueError(f"weights must have shape (M,) with M >= 1, got {weights.shape}.")
-    shape = jax.eval_shape(
-        functions, jax.ShapeDtypeStruct((domain.dimension,), default_float())
-    ).shape
+    # A function of its own: JAX compares those that it is given, and arrays may be traced.
+    example = jax.ShapeDtypeStruct((domain.dimension,), default_float())
+    shape = jax.eval_shape(lambda x: functions(x), example).shape
     if shape != weights.shape:
         raise ValueError(
             f"functions must return one value per weight, shape {weights.shape}, got {shape}."

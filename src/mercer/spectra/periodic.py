@@ -2,6 +2,7 @@
 
 import warnings
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
@@ -47,12 +48,7 @@ class Periodic(Spectrum):
         decay = jnp.exp(log_decay)
         total = 1 + 2 * jnp.sum(decay)
         weights = jnp.concatenate([jnp.ones(1), 2 * decay, 2 * decay]) / total
-        frequencies = 2 * jnp.pi * n / self.period
-
-        def functions(x):
-            angles = frequencies * x[0]
-            return jnp.concatenate([jnp.ones(1), jnp.cos(angles), jnp.sin(angles)])
-
+        functions = Harmonics(2 * jnp.pi * n / self.period)
         # A traced period is taken to be no shorter than a sixteenth of the domain.
         cycles = domain.measure / float(period) if is_concrete(period) else 16.0
         num_points = 32 + 4 * int(np.ceil(cycles * num_harmonics))
@@ -79,6 +75,16 @@ class Periodic(Spectrum):
 
     def quadrature_points(self) -> int | tuple[int, ...]:
         return self.joint.num_points
+
+
+class Harmonics(eqx.Module):
+    """A constant, cosines and sines of these frequencies."""
+
+    frequencies: Float[Array, " n"]
+
+    def __call__(self, x: Float[Array, " 1"]) -> Float[Array, " M"]:
+        angles = self.frequencies * x[0]
+        return jnp.concatenate([jnp.ones(1), jnp.cos(angles), jnp.sin(angles)])
 
 
 def _warn_if_longer(period: ArrayLike, domain: Box) -> None:
