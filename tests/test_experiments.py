@@ -54,6 +54,7 @@ def run_folder(request, finished):
     return finished(request.param)
 
 
+@pytest.mark.slow
 def test_case_study_at_smoke_scale(run_folder):
     experiment = EXPERIMENTS[run_folder.name]
     metrics = json.loads((run_folder / "metrics.json").read_text())
@@ -67,6 +68,7 @@ def test_case_study_at_smoke_scale(run_folder):
     assert not (run_folder / "draws").exists()
 
 
+@pytest.mark.slow
 def test_a_report_is_drawn_again_from_the_arrays(run_folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run_folder, copy)
@@ -76,6 +78,7 @@ def test_a_report_is_drawn_again_from_the_arrays(run_folder, tmp_path):
         assert (copy / "figures" / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_numbers(finished, tmp_path):
     experiment, folder = EXPERIMENTS["bridge"], tmp_path / "stopped"
 
@@ -166,6 +169,7 @@ def test_mistakes_get_one_line(arguments, words, tmp_path):
     assert "Traceback" not in result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_foreign_and_earlier_folders_are_refused(run_folder, tmp_path):
     name = run_folder.name
     (tmp_path / "mine.txt").write_text("precious")
@@ -226,6 +230,7 @@ def test_operations_are_those_of_the_papers_table():
 
 # `.ci/run` installs a browser, so that there this is never skipped; whoever has none can test the rest.
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine to show the page in")
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 def test_report_opens_in_a_browser(finished, tmp_path, width):
     picture = tmp_path / "page.png"

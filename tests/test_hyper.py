@@ -175,7 +175,6 @@ def test_parameters_and_hyperparameters_together_have_the_exact_law(white):
     assert min(p_values.values()) > 0.01
 
 
-@pytest.mark.slow
 def test_pseudo_marginal_metropolis_has_the_exact_law():
     draws = run(hyper.pseudo_marginal(0.7, 16), joint(white=True), num_draws=3000)
     assert min(hyper_p_values(draws).values()) > 0.01

@@ -17,9 +17,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import mercer
 from mercer import MercerRegressor
-from mercer.regression.fitted import fit, log_evidence, make_centres, make_rows, padded_size
-from mercer.regression.minibatch import draw_readout
-from mercer.regression.radial import as_kernel, plane, unpack
+from mercer.estimators.hyperparameters import as_kind, unpack
+from mercer.estimators.minibatch import draw_readout
+from mercer.estimators.model import fit, log_evidence, make_centres, make_rows, padded_size
 from mercer.sampling import run
 
 RANDOM = np.random.default_rng(0)
@@ -29,9 +29,7 @@ Y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RANDOM.standard_normal(60)
 
 def hyper(noise=0.1):
     """Matérn-3/2 with length scales 1 and 2, amplitude 1.5, slope 0.7."""
-    return unpack(
-        jax.numpy.log(jax.numpy.array([1.0, 2.0, 1.5, 0.7, noise])), as_kernel("matern32")
-    )
+    return unpack(jax.numpy.log(jax.numpy.array([1.0, 2.0, 1.5, 0.7, noise])), as_kind("matern32"))
 
 
 def peer(noise):

@@ -1,7 +1,7 @@
 """Bayesian neural networks whose prior is a Gaussian process you can name."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import diagnostics, hyper
 from .coordinates import Frozen, NonCentred
@@ -44,6 +44,10 @@ from .spectra import (
     TensorProduct,
 )
 from .version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from . import data, plots
+    from .estimators import MercerRegressor
 
 __all__ = [
     "MLP",

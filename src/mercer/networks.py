@@ -74,13 +74,13 @@ class FourierMLP(eqx.Module):
     ()
     """
 
-    frequencies: Float[Array, "F d"] = constant()
     weights: tuple[Float[Array, "_ _"], ...]
     biases: tuple[Float[Array, " _"], ...]
     readout: Float[Array, " W"]
     factor: Vanishing | None
     domain: Box
     activation: Activation = eqx.field(static=True)
+    frequencies: Float[Array, "F d"] = constant()
     hidden_scale: Float[Array, ""] = constant()
     readout_scale: Float[Array, ""] = constant()
 
@@ -211,8 +211,8 @@ class Radial(eqx.Module):
     ()
     """
 
-    energy: Nodes = constant()
     readout: Float[Array, " W"]
+    energy: Nodes = constant()
     readout_scale: Float[Array, ""] = constant()
 
     def __init__(self, energy: Nodes, readout_scale: ArrayLike = 1e4):

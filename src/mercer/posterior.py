@@ -37,11 +37,11 @@ class Posterior(Density):
 
     prior: Prior
     likelihood: Likelihood
+    tail: Tail | None
+    batch_size: int | None = eqx.field(static=True)
     inputs: Float[Array, "N d"] = rows()
     targets: Array = rows()
-    tail: Tail | None
     tail_rows: Float[Array, " N"] | None = rows()
-    batch_size: int | None = eqx.field(static=True)
 
     def __init__(
         self,

@@ -97,7 +97,7 @@ def _map_site(frozen: Any) -> Site:
 
     def predict(components: list) -> Array:
         moved = [
-            lambda x, u=u, e=e, c=c: u(x) + jnp.dot(e.units(x), c)
+            lambda x, u=u, e=e, c=c: u(x) + jnp.dot(e.units(e.domain.point(x)), c)
             for u, e, c in zip(networks, energies, components, strict=True)
         ]
         return likelihood.predict(jax.tree.unflatten(structure, moved), posterior.inputs)

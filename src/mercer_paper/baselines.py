@@ -84,26 +84,24 @@ def score_process(split: Split, spectrum: mercer.Matern) -> np.ndarray:
 
 def score_ensemble(split: Split, key: PRNGKeyArray) -> np.ndarray:
     """A deep ensemble: networks for mean and log scale, five of each trained alone from their own
-    starts, with the weight decay of unit normal weights."""
+    starts, with the weight decay of unit normal weights; the scales of their layers are trained too."""
     domain = mercer.Interval(split.inputs.min(), split.inputs.max())
-    mean_key, scale_key, *member_keys = jax.random.split(key, 7)
-    keys = {"mean": mean_key, "scale": scale_key}
-    networks = {name: mercer.MLP(1, 64, 2, key=k, domain=domain) for name, k in keys.items()}
-    prior = mercer.IsotropicPrior(networks)
     likelihood = mercer.Heteroscedastic(lambda s: jnp.exp(s) + 1e-3)
-    # As a density of batches, though of all rows, it is climbed by Adam, as ensembles are.
-    data, every = (split.inputs, split.targets), len(split.targets)
-    posterior = mercer.Posterior(prior, likelihood, data, batch_size=every)
+    test = jnp.asarray(split.test_inputs), jnp.asarray(split.test_targets)
 
     @jax.jit
     def train(key: PRNGKeyArray) -> Array:
-        start_key, climb_key = jax.random.split(key)
-        start = posterior.init(start_key)
-        trained = mercer.optimise.maximise(climb_key, posterior, start, 2000, learning_rate=0.01)
-        test = jnp.asarray(split.test_inputs), jnp.asarray(split.test_targets)
+        climb_key, *keys = jax.random.split(key, 3)
+        pairs = zip(("mean", "scale"), keys, strict=True)
+        networks = {name: mercer.MLP(1, 64, 2, key=k, domain=domain) for name, k in pairs}
+        prior = mercer.IsotropicPrior(networks, trainable=eqx.is_inexact_array)
+        # As a density of batches, though of all rows, it is climbed by Adam, as ensembles are.
+        data, batch_size = (split.inputs, split.targets), len(split.targets)
+        posterior = mercer.Posterior(prior, likelihood, data, batch_size)
+        trained = mercer.optimise.maximise(climb_key, posterior, num_steps=2000, learning_rate=0.01)
         return posterior.score(trained, *test)
 
-    return np.stack([train(k) for k in member_keys])
+    return np.stack([train(k) for k in jax.random.split(key, 5)])
 
 
 class Expansion(eqx.Module):
@@ -137,9 +135,9 @@ class Ridgelet(eqx.Module):
     """
 
     readout: Float[Array, " K"]
-    table: Float[Array, "G K"] = mercer.parameters.constant()
     domain: mercer.Box
     level: float = eqx.field(static=True)
+    table: Float[Array, "G K"] = mercer.parameters.constant()
 
     def __init__(
         self, spectrum: mercer.spectra.Spectrum, width: int, steepest: float, level: float = 0.0,

@@ -61,7 +61,10 @@ def components(scales: Scales, year: float, num_modes: int) -> dict[str, mercer.
     period = scales.period * year
     season = mercer.Periodic(period, scales.season_length * period, DOMAIN, NUM_HARMONICS)
     trend = mercer.Matern(1.5, scales.trend_length, scales.trend**2, DOMAIN, num_modes)
-    parts: dict[str, mercer.spectra.Spectrum] = {"season": scales.season**2 * season, "trend": trend}
+    parts: dict[str, mercer.spectra.Spectrum] = {
+        "season": scales.season**2 * season,
+        "trend": trend,
+    }
     if scales.slope is not None:
         variances = jnp.stack([jnp.asarray(LEVEL_SCALE**2), jnp.asarray(scales.slope**2)])
         parts["line"] = mercer.FiniteRank(

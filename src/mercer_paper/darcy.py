@@ -98,6 +98,5 @@ def infer_field(run: Run) -> Arrays:
     trainable = mercer.readout_only(network)
     prior = mercer.Prior(mercer.Quadrature(process), network, trainable=trainable)
     posterior = mercer.Posterior(prior, likelihood, (data["sensors"], data["observed"]))
-    at_centres = lambda u: jax.vmap(u)(flow.centres)  # noqa: E731
-    arrays = infer(run, "darcy", posterior, settings.chains, at_centres)
+    arrays = infer(run, "darcy", posterior, settings.chains, lambda u: jax.vmap(u)(flow.centres))
     return data | arrays | {"cells": np.array(flow.cells)}

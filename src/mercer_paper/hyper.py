@@ -12,9 +12,6 @@ from matplotlib.figure import Figure
 import mercer
 from mercer import diagnostics
 
-# One compiled step of the ascent, to time it: the library has no public name for it.
-from mercer.hyper.ascent import make_step
-
 from .baselines import motorcycle_fold
 from .co2_model import LEARNED, maximise_evidence
 from .experiment import (
@@ -186,7 +183,7 @@ def measure_cost(run: Run) -> Arrays:
     """A step of the ascent against gradients of the posterior, of as many chains, in turn; every
     parameter of the network random."""
     family = surface_of(run, frozen=False)
-    step, state = make_step(family, fold(run.key, "chains"), num_chains=16)
+    step, state = mercer.hyper.make_step(family, fold(run.key, "chains"), num_chains=16)
     positions = jax.vmap(family.template.init)(jax.random.split(fold(run.key, "starts"), 16))
     gradient = jax.jit(lambda p: jax.vmap(jax.grad(family.template))(p))
     jax.block_until_ready((step(state, run.key), gradient(positions)))

@@ -33,9 +33,6 @@ from .motorcycle_model import (
 from .summaries import asked, bands, by_name, converged, convergence, numbers, stack, values_at
 
 NUTS = mercer.nuts(max_doublings=8, initial_step=0.1)
-# Over every parameter: about a quarter of a period of N(0, I), after which draws are independent. What
-# hidden layers do to the fit is rough, and makes the steps short.
-TRAJECTORIES = mercer.hmc(40, 0.8, adaptation="step", initial_step=0.05)
 # Points of a prediction that are computed at once.
 BLOCK = 65_536
 
@@ -59,18 +56,18 @@ class Settings:
 
 
 PAPER = Settings(
-    width=100, num_modes=100, frozen=Chains(4, 4000, 600), whole=Chains(4, 600, 100),
+    width=100, num_modes=100, frozen=Chains(4, 4000, 600), whole=Chains(4, 2400, 400),
     fold=Chains(4, 1000, 300), folds=10, baseline_folds=10, printed_width=1500,
     printed_steps=20_000, printed_thin=20, printed_step_sizes=(1e-3, 1e-4, 1e-5, 1e-6),
     num_points=1_000_000,
 )  # fmt: skip
 QUICK = dataclasses.replace(
-    PAPER, frozen=Chains(4, 1500, 400), whole=Chains(2, 100, 60), fold=Chains(2, 1000, 200),
+    PAPER, frozen=Chains(4, 1500, 400), whole=Chains(2, 400, 240), fold=Chains(2, 1000, 200),
     baseline_folds=0, printed_steps=500, printed_thin=5, printed_step_sizes=(1e-3, 1e-6),
     num_points=100_000,
 )  # fmt: skip
 SMOKE = dataclasses.replace(
-    QUICK, width=24, num_modes=24, frozen=Chains(2, 40, 40), whole=Chains(2, 4, 0),
+    QUICK, width=24, num_modes=24, frozen=Chains(2, 40, 40), whole=Chains(2, 16, 0),
     fold=Chains(2, 30, 30), folds=1, printed_width=20, printed_steps=40, printed_thin=2,
     printed_step_sizes=(1e-6,), num_points=2_000,
 )  # fmt: skip
@@ -141,19 +138,19 @@ def sample_all(kind: str, run: Run) -> Arrays:
     g, and their convergence."""
     (x, y, centre, scale), frozen = standardised(), kind == "frozen"
     posterior = posterior_of(_prior(run, frozen), x, y)
-    coordinates = mercer.Frozen if frozen else mercer.NonCentred
+    density, algorithm = (mercer.Frozen(posterior), NUTS) if frozen else (posterior, None)
 
     def record(params: Any) -> dict[str, jax.Array]:
         return curves(posterior.network(params)) | {"fit": posterior.row_terms(params)}
 
     begin = time.monotonic()
     options = {"record": record, "keep_params": frozen} | getattr(run.settings, kind).counts
-    draws = run.sample(kind, coordinates(posterior), NUTS if frozen else TRAJECTORIES, **options)
+    draws = run.sample(kind, density, algorithm, **options)
     recorded, seconds = draws.recorded, time.monotonic() - begin
     mean, log_scale = recorded["mean"], recorded["log_scale"]
     white = np.asarray(jax.random.normal(run.key, mean.shape))
-    tail = posterior.tail_variances(jnp.asarray(times_along())[:, None])["mean"]
-    seen = mean + np.sqrt(np.exp(2 * log_scale) + np.asarray(tail)) * white
+    tail: Any = posterior.tail_variances(jnp.asarray(times_along())[:, None])
+    seen = mean + np.sqrt(np.exp(2 * log_scale) + np.asarray(tail["mean"])) * white
     arrays = convergence(np.concatenate(list(recorded.values()), axis=-1))
     for name, values in {"mean": mean, "scale": log_scale, "seen": seen}.items():
         band = np.stack([bands(values)[level] for level in ("lower", "median", "upper")])
@@ -250,7 +247,7 @@ def estimate(settings: Settings) -> float:
     steps = settings.printed_steps * len(settings.printed_step_sizes)
     draws = settings.whole.num_chains * (settings.whole.num_draws + settings.whole.num_warmup)
     folds = 14 * settings.folds + 120 * settings.baseline_folds
-    return 60 + 3e-5 * settings.printed_width * steps + 0.003 * settings.width * draws + folds
+    return 60 + 3e-5 * settings.printed_width * steps + 0.0008 * settings.width * draws + folds
 
 
 EXPERIMENT = Experiment(

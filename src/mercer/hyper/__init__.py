@@ -7,6 +7,7 @@ from ..hyperpriors import LogNormal as LogNormal
 from ..hyperpriors import Normal as Normal
 from .ascent import EmpiricalBayes as EmpiricalBayes
 from .ascent import empirical_bayes as empirical_bayes
+from .ascent import make_step as make_step
 from .evidence import Estimate as Estimate
 from .evidence import log_evidence as log_evidence
 from .gradient import evidence_gradient as evidence_gradient

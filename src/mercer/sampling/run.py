@@ -102,10 +102,8 @@ def sample(
         density, algorithm, words = choose_path(density)
         default_warmup = WARMUP if density.target is density else WHITE_WARMUP
     num_warmup = default_warmup if num_warmup is None else num_warmup
-    plan = _plan(
-        density, num_draws, num_warmup, num_chains, thin, record, keep_params,
-        checkpoint_seconds, data_devices,
-    )  # fmt: skip
+    plan = _plan(density, num_draws, num_warmup, num_chains, thin, record, keep_params,
+                 checkpoint_seconds, data_devices)  # fmt: skip
     algorithm = _check(density, algorithm)
     start_key, check_key, warm_key, run_key = jax.random.split(key, 4)
     with interrupts() as stop, few_threads(density.params), Bar(progress, num_draws, 0) as bar:
