@@ -23,9 +23,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import block_diag
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
-from .checks import is_concrete, require_float64
+from .checks import default_float, is_concrete, require_float64
 from .density import Density, normal_like
 from .likelihoods import Gaussian
 from .linear import (
@@ -160,8 +160,9 @@ class Frozen(Coordinates):
         ends = np.cumsum([len(latent.mean) for latent in self.latents])
         return {"latent": jnp.split(self.law.draw(key), ends[:-1]), "likelihood": {}}
 
-    def moments(self, x: Float[Array, "n d"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    def moments(self, x: ArrayLike) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """Exact mean and variance of the sum of the networks at each row, the tail included."""
+        x = jnp.asarray(x, default_float())
         if self.law is None:
             raise ValueError("moments in closed form need exact draws; use those of mercer.sample.")
         terms = self.prior.terms(self.prior.params)

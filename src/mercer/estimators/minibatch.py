@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.sparse.linalg import cg
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from ..density import Density
 from ..linear import map_rows
@@ -44,15 +44,17 @@ class Drawn(eqx.Module):
         prior = self.tail.prior
         return prior.white_features(prior.network(prior.params), x) @ self.root
 
-    def moments(self, x: Float[Array, "n d"]) -> tuple[Array, Array]:
+    def moments(self, x: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of u at each row, tail included."""
+        x = jnp.asarray(x)
         units = self.units(x)
         away = units @ (self.readouts - self.mode[:, None])
         return units @ self.mode, jnp.mean(away**2, axis=1) + self.tail.variances(x)
 
-    def draw(self, key: PRNGKeyArray, x: Float[Array, "n d"], count: int) -> Array:
+    def draw(self, key: PRNGKeyArray, x: ArrayLike, count: int) -> Array:
         """Functions at the rows, jointly; the tail is independent from row to row."""
         first, second = jax.random.split(key)
+        x = jnp.asarray(x)
         chosen = jax.random.randint(first, (count,), 0, self.readouts.shape[1])
         paths = (self.units(x) @ self.readouts[:, chosen]).T
         noise = jax.random.normal(second, paths.shape)

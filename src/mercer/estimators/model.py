@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from ..coordinates import Frozen
 from ..energy import JITTER, Nodes
@@ -118,31 +118,27 @@ class Fitted(eqx.Module):
     frozen: Frozen
     noise: Float[Array, ""]
 
-    def moments(self, x: Float[Array, "n d"]) -> tuple[Array, Array]:
+    def moments(self, x: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of u at each row, tail included."""
         return self.frozen.moments(x)
 
-    def leave_one_out(
-        self, x: Float[Array, "n d"], y: Float[Array, " n"], noise: Float[Array, " n"]
-    ) -> tuple[Array, Array]:
+    def leave_one_out(self, x: ArrayLike, y: ArrayLike, noise: ArrayLike) -> tuple[Array, Array]:
         """Residual and variance of each row of the data as the others predict it.
 
         With D = noise + tail and h = Var(units · z)/D these are r/(1 − h) and D/(1 − h).
         """
+        x = jnp.asarray(x)
         mean, variance = self.frozen.moments(x)
         tail = sum(jax.tree.leaves(self.frozen.posterior.tail_variances(x)))
         spread = noise + tail + JITTER
         rest = jnp.maximum(1 - (variance - tail) / spread, 1e-6)
         return (y - mean) / rest, spread / rest
 
-    def draw(self, key: Array, x: Float[Array, "n d"], count: int) -> Float[Array, "draws n"]:
+    def draw(self, key: Array, x: ArrayLike, count: int) -> Float[Array, "draws n"]:
         """Functions at the rows, jointly; the tail is independent from row to row."""
         first, second = jax.random.split(key)
-        return with_tail(second, self.frozen, jax.vmap(self.frozen.draw)(_split(first, count)), x)
-
-
-def _split(key: Array, count: int) -> Array:
-    return jax.random.split(key, count)
+        drawn = jax.vmap(self.frozen.draw)(jax.random.split(first, count))
+        return with_tail(second, self.frozen, drawn, jnp.asarray(x))
 
 
 def with_tail(key: Array, frozen: Frozen, drawn: dict, x: Float[Array, "n d"]) -> Array:
