@@ -64,8 +64,9 @@ class Stationary(Kernel):
         return jnp.full(x.shape[0], self.variance)
 
     def _profile(self, squares: Array) -> Array:
-        # A little more than zero, so that the root has a derivative.
-        distance = jnp.sqrt(jnp.maximum(squares, 0.0) + 1e-14)
+        # The root has no derivative at zero: there the distance is taken to be constant.
+        apart = squares > 0
+        distance = jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1.0)), 0.0)
         return jax.lax.switch(self.kind, PROFILES, distance)
 
 
