@@ -16,8 +16,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.model_selection import KFold
 
-from mercer import data
-from mercer.regressor import MercerRegressor
+from mercer import MercerRegressor, data
 
 
 def noisy(function, dimension, rows, seed, noise=0.1):
