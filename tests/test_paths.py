@@ -52,7 +52,7 @@ def test_a_posterior_is_sampled_in_white_coordinates(capsys):
     posterior = make_posterior()
     draws = take(posterior)
     assert isinstance(draws.algorithm, Hamiltonian)
-    assert draws.algorithm.num_steps == 10
+    assert draws.algorithm.num_steps == 7
     assert draws.algorithm.adaptation == "step"
     assert "HMC in white coordinates (NonCentred)" in capsys.readouterr().err
     assert_in_own_parameters(draws, posterior)

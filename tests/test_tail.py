@@ -216,3 +216,18 @@ def test_a_gap_in_the_data_stays_honest(draws):
     wide, narrow = (draws[tail].predict(POINTS, ()).sd for tail in ("independent", "none"))
     assert np.all(wide > narrow)
     assert np.max(wide / narrow) > 2
+
+
+@pytest.mark.parametrize(("noise", "weight"), [(1e-3, 1.0), (10.0, 0.0)])
+def test_auto_goes_from_independent_to_none_as_noise_grows(noise, weight):
+    faded = make_posterior(mercer.Gaussian(noise), tail="auto")
+    whole = make_posterior(mercer.Gaussian(noise), tail="independent")
+    np.testing.assert_allclose(faded.tail_rows, weight * whole.tail_rows, atol=1e-6)
+
+
+def test_the_weight_of_a_tail_as_large_as_the_noise_is_one_half():
+    whole = make_posterior(mercer.Gaussian(1.0), tail="independent")
+    even = float(np.sqrt(np.mean(whole.tail_rows)))
+    assert float(make_posterior(mercer.Gaussian(even), tail="auto").tail_weight) == pytest.approx(
+        0.5
+    )

@@ -84,6 +84,11 @@ class Likelihood(eqx.Module):
         noise of what is observed."""
         return sum(jax.tree.leaves(variances))
 
+    def noise_variance(self, targets: Array) -> Float[Array, ""]:
+        """The size of the noise: one over the mean information where predictions are zero."""
+        zero = jnp.zeros(targets.shape, default_float())
+        return 1 / jnp.mean(self.information(zero, targets))
+
     def widened(self, variance: Float[Array, " n"]) -> "Likelihood":
         """The likelihood with the units' tail added to the noise of each row, where that is Gaussian."""
         return self
@@ -193,6 +198,10 @@ class Heteroscedastic(Likelihood):
     def tail_variance(self, variances: Any) -> Float[Array, " n"]:
         _require_mean_and_scale(variances)
         return variances["mean"]
+
+    def noise_variance(self, targets: Array) -> Float[Array, ""]:
+        # Unknown until the network of the scale is: none, so that the tail counts.
+        return jnp.zeros(())
 
     def widened(self, variance: Float[Array, " n"]) -> "Heteroscedastic":
         return _replace(self, "extra_variance", variance)

@@ -152,6 +152,8 @@ class Prior(Density):
         """An exact, independent draw of all parameters: hidden ones from the reference, the
         readout from its Gaussian law given them."""
         if not self.normalised:
+            if self.obstacle is None and self._energies():
+                require_float64("the closed form for a linear readout")
             raise ValueError(
                 self.obstacle
                 or "this prior is not normalised, so it has no exact draws; leave "

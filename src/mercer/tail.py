@@ -2,8 +2,10 @@
 
 Write k = φᵀφ + k_r, the units' own covariance and that of the tail. The tail can be ignored ("none"),
 or join the noise of each row and the variance of each prediction as k_r(x, x) = k(x, x) − |φ(x)|²
-("independent"), so that a gap in the data stays honest. Units are those of the hidden layers that the
-prior was made with.
+("independent"), so that a gap in the data stays honest. Where its variance is well below that of the
+noise the former is the better approximation: data then tell a tail that is smooth, which independence
+denies. "auto" fades it in as its variance passes that of the noise. Units are those of the hidden layers
+that the prior was made with.
 """
 
 from typing import Any
@@ -18,7 +20,9 @@ from .parameters import is_network
 from .prior import Prior
 from .terms import Term
 
-LEVELS = ("none", "independent")
+LEVELS = ("auto", "none", "independent")
+# How sharply a tail is faded in.
+SHARPNESS = 8
 
 
 class Tail(eqx.Module):
@@ -76,3 +80,14 @@ def make_tail(level: Any, prior: Prior, applies: bool) -> Tail | None:
 def tail_variances(tail: Tail, x: Float[Array, "n d"]) -> PyTree[Float[Array, " n"]]:
     """`tail.variances` as one compiled program."""
     return tail.variances(x)
+
+
+def tail_weight(
+    level: str, variance: Float[Array, " n"], noise_variance: Float[Array, ""]
+) -> Float[Array, ""]:
+    """How much of the tail counts: all of it, or for "auto" w = r⁸/(1 + r⁸), r its mean variance at the
+    rows over that of the noise."""
+    if level == "independent":
+        return jnp.ones(())
+    ratio = (jnp.mean(variance) / noise_variance) ** SHARPNESS
+    return jnp.where(jnp.isfinite(ratio), ratio / (1 + ratio), 1.0)

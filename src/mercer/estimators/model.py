@@ -162,7 +162,9 @@ def make_prior(hyper: Hyper, centres: Float[Array, "W d"]) -> Prior:
 def fit(hyper: Hyper, centres: Float[Array, "W d"], rows: Rows) -> Fitted:
     """The exact posterior of the readout, rows a block at a time: O(nW²), memory O(W²)."""
     scale = jnp.sqrt(noise_variances(hyper, rows))
-    posterior = Posterior(make_prior(hyper, centres), Gaussian(scale), (rows.x, rows.y))
+    data = rows.x, rows.y
+    prior = make_prior(hyper, centres)
+    posterior = Posterior(prior, Gaussian(scale), data, tail="independent")
     return Fitted(Frozen(posterior), rows.learns * jnp.exp(2 * hyper.noise))
 
 

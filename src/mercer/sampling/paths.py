@@ -18,7 +18,7 @@ def choose_path(density: Density) -> tuple[Density, Algorithm, str]:
     """Coordinates and an algorithm for a density, and a line that says which.
 
     Exact draws where there are any. A posterior in closed form given its hidden layers is sampled in
-    the coordinates of `NonCentred`, where it is nearly N(0, I): HMC with ten steps, whose size alone
+    the coordinates of `NonCentred`, where it is nearly N(0, I): HMC with seven steps, whose size alone
     is adapted. Other deterministic densities get NUTS with an adapted mass matrix.
     """
     if density.is_exact:
@@ -32,7 +32,7 @@ def choose_path(density: Density) -> tuple[Density, Algorithm, str]:
         density = NonCentred(density)
     if density.target is not density:
         words = f"HMC in white coordinates ({type(density).__name__}), every parameter"
-        return density, hmc(10, 0.8, adaptation="step", initial_step=0.2), words
+        return density, hmc(7, 0.8, adaptation="step", initial_step=0.2), words
     return density, nuts(), "NUTS with a diagonal mass matrix, in the parameters themselves"
 
 
