@@ -390,9 +390,14 @@ def _check_resolution(gram: Float[Array, "K K"], points, spectrum: Spectrum) -> 
     tolerance = np.finfo(default_float()).eps ** 0.4
     worst = float(np.max(np.abs(np.asarray(gram) - np.eye(gram.shape[0]))))
     if worst > tolerance:
+        enough = spectrum.quadrature_points()
+        remedy = f"use at least {enough} points, or fewer modes"
+        if points == enough:
+            remedy = (
+                "the eigenfunctions themselves are not orthonormal to this accuracy: keep fewer modes, "
+                "or make a Nystrom spectrum with more num_points"
+            )
         raise ValueError(
             f"quadrature with {points} points to an axis cannot tell the {gram.shape[0]} modes apart "
-            f"(their inner products are off by {worst:.1e}); use at least "
-            f"{spectrum.quadrature_points()} points, or fewer "
-            "modes. If that many were used, the eigenfunctions are not orthonormal on the domain."
+            f"(their inner products are off by {worst:.1e}); {remedy}."
         )
