@@ -52,6 +52,7 @@ def test_decay_is_measured_where_no_family_knows_it():
     assert told.rkhs_order == pytest.approx(1.5, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_can_be_told_and_shown(name, key):
     spectrum, _ = FAMILIES[name]

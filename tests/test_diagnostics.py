@@ -42,6 +42,7 @@ def test_covariance_error_knows_its_own_noise():
     )
 
 
+@pytest.mark.slow
 def test_coefficients_of_the_process_are_standard_normal(key):
     """Exact draws of a wide network, mode by mode; a spectrum off by a half is caught."""
     prior = mercer.design(mercer.BrownianMotion(60), 0.01, key=jax.random.key(0))

@@ -139,6 +139,7 @@ def test_the_integral_over_the_readout_takes_the_noise_out_of_the_prior_part():
     assert abs(np.mean(raw) - np.mean(smooth)) < 4 * np.std(raw) / np.sqrt(400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", FAR, ids=str)
 @pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "as printed"])
 def test_empirical_bayes_reaches_the_maximum_from_afar(start, normalised):

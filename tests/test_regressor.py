@@ -183,6 +183,7 @@ def test_what_cannot_be_predicted_is_told():
         model.predict([[50.0, 0.0]])
 
 
+@pytest.mark.slow
 def test_hyperparameters_by_nuts_predict_as_weighted_draws_do():
     new = RANDOM.uniform(-2, 2, (20, 2))
     with jax.debug_key_reuse(False):  # BlackJAX's samplers do not pass that check
@@ -233,6 +234,7 @@ def test_a_spectrum_is_used_within_its_domain():
         model.predict([[1.5]])
 
 
+@pytest.mark.slow
 def test_minibatches_have_the_law_of_the_closed_form():
     new = RANDOM.uniform(-2, 2, (20, 2))
     x = RANDOM.uniform(-2, 2, (700, 2))
