@@ -218,16 +218,19 @@ def test_a_gap_in_the_data_stays_honest(draws):
     assert np.max(wide / narrow) > 2
 
 
-@pytest.mark.parametrize(("noise", "weight"), [(1e-3, 1.0), (10.0, 0.0)])
-def test_auto_goes_from_independent_to_none_as_noise_grows(noise, weight):
+@pytest.mark.parametrize(("noise", "share"), [(1e-3, 1.0), (10.0, 0.0)])
+def test_auto_goes_from_independent_to_none_as_noise_grows(noise, share):
     faded = make_posterior(mercer.Gaussian(noise), tail="auto")
     whole = make_posterior(mercer.Gaussian(noise), tail="independent")
-    np.testing.assert_allclose(faded.tail_rows, weight * whole.tail_rows, atol=1e-6)
+    np.testing.assert_allclose(faded.tail_rows, share * whole.tail_rows, atol=1e-6)
 
 
-def test_the_weight_of_a_tail_as_large_as_the_noise_is_one_half():
-    whole = make_posterior(mercer.Gaussian(1.0), tail="independent")
-    even = float(np.sqrt(np.mean(whole.tail_rows)))
-    assert float(make_posterior(mercer.Gaussian(even), tail="auto").tail_weight) == pytest.approx(
-        0.5
-    )
+def test_units_at_the_rows_keep_their_tail_between_them():
+    """There the posterior is that of the process itself, whatever the noise."""
+    energy = mercer.Nodes("matern12", INPUTS)
+    prior = mercer.Prior(energy, mercer.Radial(energy))
+    frozen = mercer.Frozen(mercer.Posterior(prior, mercer.Gaussian(0.5), (INPUTS, TARGETS)))
+    exact = mercer.GaussianProcess("matern12").condition(INPUTS, TARGETS, 0.5)
+    mean, variance = frozen.moments(POINTS)
+    np.testing.assert_allclose(mean, exact.mean(POINTS), atol=1e-5)
+    np.testing.assert_allclose(variance, exact.variance(POINTS), atol=1e-5)

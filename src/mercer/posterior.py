@@ -13,7 +13,7 @@ from .density import Density, normal_like
 from .likelihoods import Likelihood
 from .parameters import Params, rows
 from .prior import Prior
-from .tail import Tail, make_tail, tail_variances, tail_weight
+from .tail import Tail, explained_tail, make_tail, tail_variances
 
 
 class PosteriorBatch(NamedTuple):
@@ -32,14 +32,15 @@ class Posterior(Density):
 
     `tail` says what becomes of the part of the process that the network's units leave out:
     "independent" adds its variance to the noise of each row and to predictions, "none" leaves the
-    network alone, and "auto" goes from the one to the other as that variance falls below the
-    noise's. It is for likelihoods that look at the network's values, by a prior in closed form.
+    network alone, and "auto" takes off what data tell of it: the level it has at the rows, where
+    that is below the noise's variance. It is for likelihoods that look at the network's values, by a
+    prior in closed form.
     """
 
     prior: Prior
     likelihood: Likelihood
     tail: Tail | None
-    tail_weight: Float[Array, ""] | None
+    told_tail: PyTree[Float[Array, ""]] | None
     batch_size: int | None = eqx.field(static=True)
     inputs: Float[Array, "N d"] = rows()
     targets: Array = rows()
@@ -58,12 +59,13 @@ class Posterior(Density):
         self.inputs, self.targets = _check_data(prior, likelihood, data)
         self.batch_size = batch_size
         self.tail = make_tail(tail, prior, likelihood.observes_points)
-        self.tail_weight = self.tail_rows = None
+        self.told_tail = self.tail_rows = None
         if self.tail is not None:
-            variance = likelihood.tail_variance(tail_variances(self.tail, self.inputs))
+            variances = tail_variances(self.tail, self.inputs)
             noise = likelihood.with_params(likelihood.params).noise_variance(self.targets)
-            self.tail_weight = tail_weight(tail, variance, noise)
-            self.tail_rows = self.tail_weight * variance
+            told = explained_tail(tail, likelihood.tail_variance(variances), noise)
+            self.told_tail = jax.tree.map(lambda v: told * jnp.max(v), variances)
+            self.tail_rows = likelihood.tail_variance(self._untold(variances))
         jax.eval_shape(lambda params: self.log_likelihood(params), self.params)
         if batch_size is not None:
             require_count("batch_size", batch_size)
@@ -144,9 +146,11 @@ class Posterior(Density):
 
     def tail_variances(self, inputs: Float[Array, "n d"]) -> PyTree[Float[Array, " n"]] | None:
         """Variances that the units of each network leave out at new inputs; None without a tail."""
-        if self.tail is None:
-            return None
-        return jax.tree.map(lambda v: self.tail_weight * v, self.tail.variances(inputs))
+        return None if self.tail is None else self._untold(self.tail.variances(inputs))
+
+    def _untold(self, variances: PyTree[Float[Array, " n"]]) -> PyTree[Float[Array, " n"]]:
+        """Variances of the tail less the level that data tell of it."""
+        return jax.tree.map(lambda v, told: jnp.maximum(v - told, 0.0), variances, self.told_tail)
 
     def draw_observations(
         self,

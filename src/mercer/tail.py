@@ -4,7 +4,9 @@ Write k = φᵀφ + k_r, the units' own covariance and that of the tail. The tai
 or join the noise of each row and the variance of each prediction as k_r(x, x) = k(x, x) − |φ(x)|²
 ("independent"), so that a gap in the data stays honest. Where its variance is well below that of the
 noise the former is the better approximation: data then tell a tail that is smooth, which independence
-denies. "auto" fades it in as its variance passes that of the noise. Units are those of the hidden layers
+denies. "auto" takes the level that the tail has at the rows off its variance everywhere, unless that is
+above the noise's: units that sit at the rows, as radial ones do, leave nothing there and all of it
+elsewhere. Units are those of the hidden layers
 that the prior was made with.
 """
 
@@ -82,12 +84,12 @@ def tail_variances(tail: Tail, x: Float[Array, "n d"]) -> PyTree[Float[Array, " 
     return tail.variances(x)
 
 
-def tail_weight(
+def explained_tail(
     level: str, variance: Float[Array, " n"], noise_variance: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """How much of the tail counts: all of it, or for "auto" w = r⁸/(1 + r⁸), r its mean variance at the
-    rows over that of the noise."""
+    """The share 1/(1 + r⁸) of the tail's level at the rows that data tell, for "auto"; r is its mean
+    variance there over that of the noise. None of it where the tail is independent."""
     if level == "independent":
-        return jnp.ones(())
+        return jnp.zeros(())
     ratio = (jnp.mean(variance) / noise_variance) ** SHARPNESS
-    return jnp.where(jnp.isfinite(ratio), ratio / (1 + ratio), 1.0)
+    return jnp.where(jnp.isfinite(ratio), 1 / (1 + ratio), 0.0)
