@@ -91,5 +91,7 @@ def explained_tail(
     variance there over that of the noise. None of it where the tail is independent."""
     if level == "independent":
         return jnp.zeros(())
-    ratio = (jnp.mean(variance) / noise_variance) ** SHARPNESS
-    return jnp.where(jnp.isfinite(ratio), 1 / (1 + ratio), 0.0)
+    # By logarithms, whose derivatives stay finite whatever the ratio.
+    tiny = jnp.finfo(variance.dtype).tiny
+    log_ratio = jnp.log(jnp.mean(variance) + tiny) - jnp.log(noise_variance + tiny)
+    return jax.nn.sigmoid(-SHARPNESS * log_ratio)
