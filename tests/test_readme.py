@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
-def test_examples_run(capsys):
+def test_examples_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(blocks) >= 2
     scope = {}
