@@ -294,3 +294,8 @@ def test_what_is_no_model_is_refused(tmp_path):
         mercer.load(tmp_path)
     with pytest.raises(ValueError, match="is no file"):
         mercer.load(tmp_path / "none")
+
+
+def test_a_folder_that_is_not_there_gets_a_sentence(tmp_path):
+    with pytest.raises(ValueError, match="is no folder"):
+        mercer.save(tmp_path / "nowhere" / "model.mercer", mercer.BrownianMotion(5))

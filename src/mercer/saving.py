@@ -34,6 +34,8 @@ def save(path: str | Path, model: Any) -> None:
     writer = _Writer()
     description = {"format": FORMAT, "version": __version__, "model": writer.encode(model, "model")}
     target = Path(path).expanduser()
+    if not target.parent.is_dir():
+        raise ValueError(f"{target.parent} is no folder; make it first, or choose another path.")
     partial = target.with_name(target.name + ".part")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.json", json.dumps(description))
