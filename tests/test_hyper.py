@@ -22,6 +22,15 @@ HYPERPRIORS = {"variance": hyper.LogNormal(1.0, 1.5), "noise": hyper.LogNormal(0
 FAR = [(2.0, 2.0), (-3.0, 1.0), (0.0, -2.0), (3.0, -1.0), (-2.0, -2.0)]
 
 
+class Line(eqx.Module):
+    """One random number: u(x) = w (x − ½)."""
+
+    readout: jax.Array
+
+    def __call__(self, x):
+        return self.readout[0] * (x[0] - 0.5)
+
+
 @pytest.fixture(autouse=True)
 def _allow_key_reuse():
     """BlackJAX's samplers do not pass that check."""
@@ -245,6 +254,29 @@ def test_the_evidence_by_smc_is_the_closed_form(white):
     exact = float(log_evidence(jnp.array([0.7, -0.4])))
     assert abs(found.value - exact) < 4 * found.error + 1e-6
     assert found.error < 0.2
+
+
+def test_the_evidence_of_a_frozen_posterior_is_its_closed_form():
+    z = {"variance": jnp.asarray(0.7), "noise": jnp.asarray(-0.4)}
+    estimate = hyper.log_evidence(jax.random.key(3), mercer.Frozen(joint().at(z)))
+    assert estimate == (float(log_evidence(jnp.array([0.7, -0.4]))), 0.0)
+
+
+@pytest.mark.slow
+def test_the_evidence_of_a_frozen_posterior_with_counts_is_an_integral():
+    """One weight to integrate over: the sum on a grid is the judge."""
+    counts = jnp.array([1, 0, 3, 2, 4])
+    prior = mercer.Prior(
+        mercer.Quadrature(mercer.BrownianMotion(12, DOMAIN)), Line(jnp.zeros(1)), normalised=True
+    )
+    frozen = mercer.Frozen(
+        mercer.Posterior(prior, mercer.Poisson(), (INPUTS[:5], counts), tail="none")
+    )
+    estimate = hyper.log_evidence(jax.random.key(0), frozen, num_particles=512)
+    grid = jnp.linspace(-8, 8, 4001)
+    logs = jax.vmap(lambda z: frozen({"latent": [z[None]], "likelihood": {}}))(grid)
+    exact = float(jax.scipy.special.logsumexp(logs) + jnp.log(grid[1] - grid[0]))
+    assert abs(estimate.value - exact) < 4 * estimate.error + 1e-3
 
 
 @pytest.mark.slow

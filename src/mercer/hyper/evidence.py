@@ -19,7 +19,8 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..checks import require_count
-from ..coordinates import NonCentred
+from ..coordinates import Coordinates, Frozen, NonCentred
+from ..density import normal_like
 from ..posterior import Posterior
 
 # Share of the particles that weights may leave.
@@ -45,9 +46,10 @@ class Base(NamedTuple):
 
 def make_base(posterior: Any) -> Base:
     """N(0, I) for white coordinates, the prior for all others."""
-    if isinstance(posterior, NonCentred):
+    if isinstance(posterior, Coordinates):
         white = lambda p: jnp.sum(norm.logpdf(ravel_pytree(p)[0]))  # noqa: E731
-        return Base(posterior.init, white, lambda p: posterior(p) - white(p))
+        draw = lambda key: normal_like(key, posterior.params)  # noqa: E731
+        return Base(draw, white, lambda p: posterior(p) - white(p))
     if not posterior.prior.normalised:
         raise ValueError("the evidence needs a normalised prior: leave normalised= alone.")
     return Base(posterior.init, posterior.log_prior, posterior.log_likelihood)
@@ -62,19 +64,21 @@ def log_evidence(
 ) -> Estimate:
     """log p(y) by tempered SMC, its error from independent repeats.
 
-    The particles are moved by HMC with `step_size`, in white coordinates. In closed form,
-    `Frozen(posterior).log_evidence` and `GaussianProcess.log_evidence` are exact.
+    The particles are moved by HMC with `step_size`, in white coordinates. For a `Frozen` posterior
+    with exact draws it is the closed form, `Frozen(posterior).log_evidence`, with an error of zero.
     """
     require_count("num_particles", num_particles, at_least=2)
     require_count("num_repeats", num_repeats, at_least=2)
+    if isinstance(posterior, Frozen) and posterior.is_exact:
+        return Estimate(float(posterior.log_evidence), 0.0)
     if isinstance(posterior, Posterior):
         posterior = NonCentred(posterior)
     base = make_base(posterior)
     anneal = jax.jit(lambda k: _anneal(k, base, num_particles, step_size))
-    found = np.array([float(anneal(k)) for k in jax.random.split(key, num_repeats)])
+    estimates = np.array([float(anneal(k)) for k in jax.random.split(key, num_repeats)])
     # The evidence itself is what the runs estimate: averages are of it.
-    value = float(logsumexp(found) - math.log(num_repeats))
-    spread = np.std(np.exp(found - value), ddof=1) / math.sqrt(num_repeats)
+    value = float(logsumexp(estimates) - math.log(num_repeats))
+    spread = np.std(np.exp(estimates - value), ddof=1) / math.sqrt(num_repeats)
     return Estimate(value, float(spread))
 
 
