@@ -17,7 +17,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import mercer
-from mercer.energy import LatticeBatch
+from mercer.random_energy import LatticeBatch
 
 jax.config.update("jax_enable_x64", True)
 

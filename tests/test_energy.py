@@ -9,9 +9,10 @@ import tinygp
 from sklearn.gaussian_process import kernels
 
 import mercer
-from mercer.energy import JITTER, LatticeBatch, MonteCarloBatch, average_products
+from mercer.energy import JITTER
 from mercer.kernels import named_kernel
 from mercer.parameters import random_parameters
+from mercer.random_energy import LatticeBatch, MonteCarloBatch, average_products
 
 SPECTRUM = mercer.BrownianMotion(40, mercer.Interval(0.5, 2.0))
 LAPLACIAN = mercer.Laplacian(mercer.Box([0.0, 0.0], [1.0, 2.0]), 30) ** 2

@@ -8,7 +8,7 @@ from .coordinates import Frozen, NonCentred
 from .describe import describe
 from .design import design
 from .domains import Box, Empirical, Interval, RealLine
-from .energy import Lattice, MonteCarlo, Nodes, Quadrature
+from .energy import Nodes, Quadrature
 from .fidelity import fidelity
 from .likelihoods import Bernoulli, Gaussian, Heteroscedastic, Poisson, StudentT
 from .networks import MLP, FourierMLP, Radial
@@ -16,6 +16,7 @@ from .parameters import readout_only
 from .posterior import Posterior
 from .prior import IsotropicPrior, Prior
 from .process import GaussianProcess
+from .random_energy import Lattice, MonteCarlo
 from .sampling import (
     adjusted_mclmc,
     cyclical_sgld,
