@@ -1,5 +1,7 @@
 """Bad input: one clear sentence each, at construction where possible."""
 
+import warnings
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -338,3 +340,23 @@ def test_nonlinear_readouts_are_found_where_features_vanish_at_places():
 def test_a_negative_power_names_the_reason():
     with pytest.raises(ValueError, match="power must be positive"):
         mercer.FiniteRank(lambda x: x, [1.0], UNIT) ** -1
+
+
+def test_a_network_that_cannot_follow_its_process_is_told():
+    """In other units readout scales that were tuned by hand say nothing of the process."""
+    domain, inputs = mercer.Interval(1000, 5000), np.linspace(1100, 4900, 9)[:, None]
+    network = mercer.FourierMLP(1, 20, domain=domain, key=jax.random.key(0))
+
+    def make_posterior(hyper):
+        spectrum = mercer.Matern(1.5, 400.0, hyper["variance"], domain, 30)
+        prior = mercer.Prior(mercer.Quadrature(spectrum), network)
+        return mercer.Posterior(prior, mercer.Gaussian(0.1), (inputs, inputs[:, 0]))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_posterior({"variance": 0.5})
+    with pytest.warns(UserWarning, match="cannot follow its process: at x = .* times the variance"):
+        make_posterior({"variance": 1e6})
+    prior = mercer.hyper.LogNormal(1.0, 4.0)
+    with pytest.warns(UserWarning, match="the prior of variance reaches .*cannot follow"):
+        mercer.hyper.Joint(make_posterior, {"variance": prior})

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .checks import Real, is_concrete, require_float64, require_positive
 from .density import Density
 from .domains import Domain, require_inside
-from .energy import Energy, Function, Quadrature, RootEnergy
+from .energy import Energy, Function, Quadrature
 from .linear import Law, after, condition, log_integral, require_solver, safe_solver
 from .parameters import (
     Network,
@@ -26,9 +27,23 @@ from .parameters import (
     offset,
     random_parameters,
 )
-from .terms import Term, check_terms, find_obstacle, make_terms
+from .terms import (
+    NUM_WATCHED,
+    Term,
+    check_terms,
+    find_obstacle,
+    make_terms,
+    watch_term,
+    watched_points,
+    white_components,
+)
 
-NUM_WATCHED = 16
+# Share of the process's largest variance that a network may be off by without a warning.
+MISFIT = 0.9
+
+
+class FidelityWarning(UserWarning):
+    """A network that cannot follow the process that it is given."""
 
 
 class Rows(NamedTuple):
@@ -36,6 +51,35 @@ class Rows(NamedTuple):
 
     mixing: Float[Array, "K W"]
     residual: Float[Array, " K"]
+
+
+class Misfit(NamedTuple):
+    """Where a network's variance is furthest from the process's, its share of that, and the
+    difference over the largest variance of the process."""
+
+    point: Float[Array, " d"]
+    share: Float[Array, ""]
+    error: Float[Array, ""]
+
+    @classmethod
+    def between(
+        cls, points: Float[Array, "p d"], own: Float[Array, " p"], wanted: Float[Array, " p"]
+    ) -> "Misfit":
+        """That of variances at some points."""
+        off = jnp.abs(own - wanted)
+        worst = jnp.argmax(off)
+        return cls(points[worst], own[worst] / wanted[worst], off[worst] / jnp.max(wanted))
+
+    def warn(self, stacklevel: int) -> None:
+        """Warn, in one sentence, where the error passes `MISFIT`."""
+        if self.error > MISFIT:
+            warnings.warn(
+                f"this network cannot follow its process: at x = {np.round(self.point, 4)} it has "
+                f"{float(self.share):.2g} times the variance; use mercer.design(spectrum, key=key), "
+                "or follow mercer.fidelity(prior).advice.",
+                FidelityWarning,
+                stacklevel=stacklevel + 1,
+            )
 
 
 class Prior(Density):
@@ -235,6 +279,14 @@ class Prior(Density):
         """The Gaussian law of one network's white readout z = w/σ given its hidden parameters."""
         return condition(*self.energy_rows(term), self.solver)
 
+    def misfit(self, term: Term, rows: Rows) -> Misfit:
+        """How far the variance of one network, given its hidden layer, is from the process's."""
+        points = watched_points(term)
+        # Fast, and accurate enough to tell a network that is far off.
+        law = condition(*rows, "cholesky")
+        variances = law.variance(self.white_features(term.network, points))
+        return Misfit.between(points, variances, term.energy.kernel.diagonal(points))
+
     def white_features(self, network: Network, x: Float[Array, "n d"]) -> Float[Array, "n W"]:
         """What the white readout z = w/σ is multiplied by at each row."""
         return self.reference * jax.vmap(lambda p: features(network, self.where, p))(x)
@@ -244,6 +296,7 @@ class Prior(Density):
         return [e for e in jax.tree.leaves(self.energy, is_leaf=is_energy) if is_energy(e)]
 
     def _choose_solver(self, solver: str) -> str:
+        """The solver to use; where it is left to the rows, warn of a network that is far off."""
         if solver != "auto":
             require_solver(solver)
             return solver
@@ -253,8 +306,10 @@ class Prior(Density):
         if not is_concrete(terms):
             return "qr"
         with jax.ensure_compile_time_eval():
-            sizes = [float(_mixing_size(self, term)) for term in terms]
-        return safe_solver(max(sizes, default=0.0))
+            surveys = [_survey(self, term) for term in terms]
+        for _, misfit in surveys:
+            misfit.warn(stacklevel=4)
+        return safe_solver(max((float(size) for size, _ in surveys), default=0.0))
 
     def _energy(self, term: Term, batch: Any, previous: Array) -> Float[Array, ""]:
         if term.energy is None:
@@ -310,31 +365,11 @@ class IsotropicPrior(Prior):
         Prior.__init__(self, None, network, scale, trainable=trainable)
 
 
-def white_components(term: Term) -> Float[Array, " r"]:
-    """R (u − m)(points), for a deterministic energy: white under the process."""
-    return term.energy.whiten(jax.vmap(term.deviation)(term.energy.points))
-
-
-def watch_term(term: Term) -> dict[str, Array]:
-    """Values at a few points and, for a deterministic energy, leading components and the energy."""
-    if isinstance(term.energy, RootEnergy) and not isinstance(term.energy, Quadrature):
-        points = term.energy.points[:: -(-len(term.energy.points) // NUM_WATCHED)]
-    elif isinstance(term.domain, Domain):
-        points = term.domain.lattice(None, NUM_WATCHED)
-    else:
-        return {}
-    watched = {"values": jax.vmap(term.network)(points)}
-    if isinstance(term.energy, RootEnergy):
-        white = white_components(term)
-        watched["coefficients"] = white[:NUM_WATCHED]
-        watched["mercer_energy"] = 0.5 * jnp.sum(white**2)
-    return watched
-
-
 @eqx.filter_jit
-def _mixing_size(prior: Prior, term: Term) -> Float[Array, ""]:
-    """|M|²."""
-    return jnp.sum(jnp.square(prior.energy_rows(term).mixing))
+def _survey(prior: Prior, term: Term) -> tuple[Float[Array, ""], Misfit]:
+    """|M|² of the energy's rows, and how far the network's variance is from the process's."""
+    rows = prior.energy_rows(term)
+    return jnp.sum(jnp.square(rows.mixing)), prior.misfit(term, rows)
 
 
 def _has_float64() -> bool:

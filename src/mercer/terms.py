@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from .checks import default_float, is_concrete, require_positive
 from .domains import Box, Domain
 from .energy import Energy, Function, Quadrature, RootEnergy
 from .parameters import Network, Where, is_network, linear_in_readout
 from .spectra import Spectrum
+
+# Points, and leading components, to judge a chain or a network by.
+NUM_WATCHED = 16
 
 
 class Term(NamedTuple):
@@ -153,3 +156,28 @@ def find_obstacle(
         if len(jax.tree.leaves(where(part))) < len(jax.tree.leaves(where(term.network))):
             return "the readout is not among the random parameters; let `trainable` take it."
     return None
+
+
+def white_components(term: Term) -> Float[Array, " r"]:
+    """R (u − m)(points), for a deterministic energy: white under the process."""
+    return term.energy.whiten(jax.vmap(term.deviation)(term.energy.points))
+
+
+def watched_points(term: Term) -> Float[Array, "p d"] | None:
+    """A few points spread over the domain, or of an energy that has points of its own."""
+    if isinstance(term.energy, RootEnergy) and not isinstance(term.energy, Quadrature):
+        return term.energy.points[:: -(-len(term.energy.points) // NUM_WATCHED)]
+    return term.domain.lattice(None, NUM_WATCHED) if isinstance(term.domain, Domain) else None
+
+
+def watch_term(term: Term) -> dict[str, Array]:
+    """Values at a few points and, for a deterministic energy, leading components and the energy."""
+    points = watched_points(term)
+    if points is None:
+        return {}
+    watched = {"values": jax.vmap(term.network)(points)}
+    if isinstance(term.energy, RootEnergy):
+        white = white_components(term)
+        watched["coefficients"] = white[:NUM_WATCHED]
+        watched["mercer_energy"] = 0.5 * jnp.sum(white**2)
+    return watched
