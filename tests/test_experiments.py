@@ -199,7 +199,7 @@ def test_the_paper_scale_without_a_gpu_says_how_long(capsys):
 
 
 def test_verdicts():
-    bounded = Quantity("a", "a", paper=0.5, limits={"paper": 0.1})
+    bounded = Quantity("a", "a", paper=0.5, at_most={"paper": 0.1})
     assert bounded.verdict(0.09, "paper").startswith("as asked")
     assert bounded.verdict(0.2, "paper").startswith("NOT as asked")
     assert bounded.verdict(0.6, "quick") == "farther than the paper"

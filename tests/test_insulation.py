@@ -1,7 +1,5 @@
 """The insulation experiment at smoke scale, and the coordinates that its samplers work in."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,7 +48,7 @@ def test_the_truth_gives_the_temperatures_that_were_observed():
 
 @pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "every parameter"])
 def test_white_coordinates_start_in_the_bulk(frozen):
-    sizes = dataclasses.replace(EXPERIMENT.settings["smoke"], width=12, num_modes=20)
+    sizes = EXPERIMENT.settings["smoke"].but(width=12, num_modes=20)
     posterior = posterior_of(make_prior(HEADLINE, sizes, jax.random.key(0), frozen), 24)
     density = mercer.NonCentred(posterior)
     for key in jax.random.split(jax.random.key(1), 4):

@@ -7,6 +7,7 @@ A baseline takes a `Split` of the data and returns log p(y | draw) of the held-o
 
 import dataclasses
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -60,26 +61,19 @@ def motorcycle_fold(index: int) -> Split:
 def score_process(split: Split, spectrum: mercer.Matern) -> np.ndarray:
     """The exact process with constant noise; its length scale, variance and noise by evidence."""
 
-    def process_of(logs: Array) -> tuple[mercer.GaussianProcess, Array]:
+    def given(logs: Array) -> tuple[Any, Array]:
         lengthscale, variance, noise = jnp.exp(jnp.asarray(logs))
-        shape = spectrum.domain, spectrum.num_modes
-        return mercer.GaussianProcess(
-            mercer.Matern(spectrum.nu, lengthscale, variance, *shape)
-        ), noise
+        scales, shape = (lengthscale, variance), (spectrum.domain, spectrum.num_modes)
+        process = mercer.GaussianProcess(mercer.Matern(spectrum.nu, *scales, *shape))
+        return process.condition(split.inputs, split.targets, noise), noise
 
-    @jax.jit
-    @jax.value_and_grad
-    def loss(logs: Array) -> Array:
-        process, noise = process_of(logs)
-        return -process.log_evidence(split.inputs, split.targets, noise)
-
+    loss = jax.jit(jax.value_and_grad(lambda logs: -given(logs)[0].log_evidence))
     start = np.log([spectrum.lengthscale, 1.0, 0.3])
     best = minimize(lambda v: tuple(map(np.asarray, loss(v))), start, jac=True, method="L-BFGS-B",
                     bounds=[(-5.0, 3.0)] * 3)  # fmt: skip
-    process, noise = process_of(best.x)
-    given = process.condition(split.inputs, split.targets, noise)
-    sd = jnp.sqrt(given.variance(split.test_inputs) + noise**2)
-    return np.asarray(norm.logpdf(split.test_targets, given.mean(split.test_inputs), sd))[None]
+    process, noise = given(best.x)
+    sd = jnp.sqrt(process.variance(split.test_inputs) + noise**2)
+    return np.asarray(norm.logpdf(split.test_targets, process.mean(split.test_inputs), sd))[None]
 
 
 def score_ensemble(split: Split, key: PRNGKeyArray) -> np.ndarray:
@@ -170,6 +164,5 @@ class Ridgelet(eqx.Module):
 
 
 def _ridgelet(z: Array) -> Array:
-    """ψ for φ(z) = exp(−z²/2): φ̂ψ̂ = 2π ξ² exp(−ξ²) before the constant, whose integral over |ξ|
-    is 2π."""
+    """ψ for φ(z) = exp(−z²/2): φ̂ψ̂ = 2π ξ² exp(−ξ²) before the constant; over |ξ| it has 2π."""
     return (1 - z**2) * jnp.exp(-0.5 * z**2) / (2 * math.pi)

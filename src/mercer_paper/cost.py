@@ -2,9 +2,8 @@
 
 import timeit
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,8 +14,9 @@ from matplotlib.figure import Figure
 import mercer
 from mercer.plots import ACCENT
 
-from .experiment import Arrays, Experiment, Picture, Quantity, Results, Run, Stage, strings
-from .panels import curves, panels
+from .experiment import Arrays, Experiment, Picture, Quantity, Results, Run, Settings, Stage
+from .panels import LOG, curves, panels
+from .summaries import strings
 
 DEVICE_FLOPS = 989e12
 LENGTHSCALE = 0.1
@@ -26,12 +26,14 @@ SCENARIOS = {
     "low cost": {"N": 10, "M": 8, "D": 32, "B": 8, "T": 1_000},
 }
 # Each method is timed up to a number of points, or until one sample takes so many seconds.
-SIZES = {"width": 32, "num_modes": 100, "repetitions": 3}
-SMALL = {"width": 16, "num_modes": 32, "repetitions": 1}
-SETTINGS = {
-    "smoke": SimpleNamespace(**SMALL, max_points=1_000, max_seconds=1.0),
-    "quick": SimpleNamespace(**SIZES, max_points=10_000_000, max_seconds=4.0),
-    "paper": SimpleNamespace(**SIZES, max_points=1_000_000_000, max_seconds=20.0),
+PAPER = Settings(width=32, num_modes=100, repetitions=3, max_points=10**9, max_seconds=20.0)
+QUICK = PAPER.but(max_points=10**7, max_seconds=4.0)
+SMOKE = Settings(width=16, num_modes=32, repetitions=1, max_points=1_000, max_seconds=1.0)
+# The methods that are timed, by stage: the name of their metrics, and two names in words.
+METHODS = {
+    "network": ("network", "network with a Mercer prior", "of one function drawn as a network"),
+    "exact_process": ("exact_gp", "exact GP", "by an exact GP"),
+    "kiss": ("kiss_gp", "KISS-GP", "by KISS-GP"),
 }
 
 
@@ -60,8 +62,7 @@ def exact_flops(points: np.ndarray, width: int, num_modes: int, num_inputs: int 
 
 def count_operations(run: Run) -> Arrays:
     """The curves of the paper's figure, and where each reaches the device's line."""
-    points = np.geomspace(1, 1e15, 400)
-    high, low = SCENARIOS["high cost"], SCENARIOS["low cost"]
+    points, (high, low) = np.geomspace(1, 1e15, 400), SCENARIOS.values()
     flops = {
         "Mercer, high cost": mercer_flops(points, **high),
         "Mercer, low cost": mercer_flops(points, **low),
@@ -70,31 +71,23 @@ def count_operations(run: Run) -> Arrays:
         "Mercer, exact draws": exact_flops(points, run.settings.width, run.settings.num_modes),
     }
     rivals = [function(points, low["B"], low["T"]) for function in (naive_flops, kiss_flops)]
-    return {
-        "points": points,
-        "labels": strings(flops),
-        "flops": np.stack(list(flops.values())),
-        "reach": np.array([np.interp(DEVICE_FLOPS, f, points) for f in flops.values()]),
-        "low_cost_ahead_from": points[
-            np.argmax(flops["Mercer, low cost"] < np.min(rivals, axis=0))
-        ],
-    }
+    ahead = np.argmax(flops["Mercer, low cost"] < np.min(rivals, axis=0))
+    reach = [np.interp(DEVICE_FLOPS, f, points) for f in flops.values()]
+    return {"points": points, "labels": strings(flops), "flops": np.stack(list(flops.values())),
+            "reach": np.array(reach), "low_cost_ahead_from": points[ahead]}  # fmt: skip
 
 
 def measure_network(run: Run) -> Arrays:
     """Seconds of an exact draw of the parameters, then its values at P points."""
-    domain, num_modes = mercer.Interval(0, 1), run.settings.num_modes
-    spectrum = mercer.Matern(1.5, LENGTHSCALE, 1.0, domain, num_modes)
-    network = mercer.FourierMLP(1, run.settings.width, key=run.key, readout_scale=100.0)
+    settings, domain = run.settings, mercer.Interval(0, 1)
+    spectrum = mercer.Matern(1.5, LENGTHSCALE, 1.0, domain, settings.num_modes)
+    network = mercer.FourierMLP(1, settings.width, key=run.key, readout_scale=100.0)
     prior = mercer.Prior(mercer.Quadrature(spectrum), network, normalised=True)
 
     def draw(num_points: int, key: jax.Array) -> jax.Array:
         network, scale = prior.network(prior.draw(key)), 1.0 / num_points
-        return jax.lax.map(
-            lambda i: network((i[None] + 0.5) * scale).astype(jnp.float32),
-            jnp.arange(num_points, dtype=jnp.float64),
-            batch_size=65_536,
-        )
+        values = lambda i: network((i[None] + 0.5) * scale).astype(jnp.float32)  # noqa: E731
+        return jax.lax.map(values, jnp.arange(num_points, dtype=jnp.float64), batch_size=65_536)
 
     return _time_compiled(run, "network", draw)
 
@@ -120,11 +113,9 @@ def measure_kiss(run: Run) -> Arrays:
         run.tell("      GPyTorch is not installed: pip install 'mercer[cost]' adds this curve")
         return {"points": np.zeros(0), "seconds_each": np.zeros(0), "ended": "not installed"}
     device = "cuda" if torch.cuda.is_available() and jax.default_backend() == "gpu" else "cpu"
-    base = gpytorch.kernels.MaternKernel(nu=1.5)
-    base.lengthscale = LENGTHSCALE
-    kernel = gpytorch.kernels.GridInterpolationKernel(
-        base, grid_size=1_000, num_dims=1, grid_bounds=[(0.0, 1.0)]
-    ).to(device)
+    base, grid = gpytorch.kernels.MaternKernel(nu=1.5), {"grid_size": 1_000, "num_dims": 1}
+    base.lengthscale, interpolated = LENGTHSCALE, gpytorch.kernels.GridInterpolationKernel
+    kernel = interpolated(base, grid_bounds=[(0.0, 1.0)], **grid).to(device)
 
     def sample(num_points: int) -> None:
         t = (torch.arange(num_points, device=device, dtype=torch.float32) + 0.5) / num_points
@@ -168,22 +159,11 @@ def _time_samples(run: Run, name: str, sample: Callable[[int], Any]) -> Arrays:
     return {"points": np.array(points), "seconds_each": np.array(seconds), "ended": ended}
 
 
-# The methods that are timed, by stage: the name of their metrics, and two names in words.
-METHODS = {
-    "network": ("network", "network with a Mercer prior", "of one function drawn as a network"),
-    "exact_process": ("exact_gp", "exact GP", "by an exact GP"),
-    "kiss": ("kiss_gp", "KISS-GP", "by KISS-GP"),
-}
-
-
 def measure(results: Results) -> dict[str, Any]:
     """The reach of each method, by operations and by seconds."""
-    operations = results["operations"]
+    operations, ours = results["operations"], results["network"]
     reach = zip(operations["labels"].tolist(), operations["reach"].tolist(), strict=True)
-    metrics: dict[str, Any] = {
-        "points_at_989_teraflop": dict(reach),
-        "low_cost_ahead_from": float(operations["low_cost_ahead_from"]),
-    }
+    metrics: dict[str, Any] = {"points_at_989_teraflop": dict(reach)}
     for stage, (name, *_) in METHODS.items():
         arrays = results[stage]
         if len(arrays["points"]):
@@ -191,7 +171,7 @@ def measure(results: Results) -> dict[str, Any]:
             metrics[f"{name}_seconds"] = float(arrays["seconds_each"][-1])
             metrics[f"{name}_ended"] = str(arrays["ended"])
         if stage != "network":
-            metrics[f"network_ahead_of_{name}_from"] = _ahead(results["network"], arrays)
+            metrics[f"network_ahead_of_{name}_from"] = _ahead(ours, arrays)
     return metrics
 
 
@@ -203,62 +183,50 @@ def _ahead(ours: Arrays, other: Arrays) -> int | None:
     return int(ours["points"][first]) if first < shared else None
 
 
-def draw_operations(results: Results) -> Figure:
-    """Operations against the number of points: the paper's figure."""
-    arrays = results["operations"]
-    figure, (axes,) = panels(1, 7, 3.8)
-    by_label = dict(zip(arrays["labels"], arrays["flops"], strict=True))
-    curves(axes, arrays["points"], by_label, level=DEVICE_FLOPS, xscale="log", yscale="log",
-           title="Operations for one posterior sample at P points", xlabel="P",
-           ylabel="floating-point operations", ylim=(1e3, 1e20))  # fmt: skip
+def draw_operations(figure: Figure, operations: Arrays) -> None:
+    """The paper's count of operations for one posterior sample, and that of one exact draw."""
+    (axes,) = panels(figure, 1, 7, 3.8)
+    by_label = dict(zip(operations["labels"], operations["flops"], strict=True))
+    curves(axes, operations["points"], by_label, level=DEVICE_FLOPS, xlabel="P", ylim=(1e3, 1e20),
+           title="Operations for one posterior sample at P points",
+           ylabel="floating-point operations", **LOG)  # fmt: skip
     axes.text(1.3, DEVICE_FLOPS * 1.5, "989 teraFLOP", fontsize=8)
-    return figure
 
 
-def draw_seconds(results: Results) -> Figure:
-    """Measured seconds against the number of points."""
-    figure, (axes,) = panels(1, 7, 3.8)
-    for stage, (_, label, _) in METHODS.items():
-        points, seconds = results[stage]["points"], results[stage]["seconds_each"]
+def draw_seconds(figure: Figure, network: Arrays, exact_process: Arrays, kiss: Arrays) -> None:
+    """One function drawn jointly at P points: seconds measured, as far as each method goes."""
+    (axes,) = panels(figure, 1, 7, 3.8)
+    timed = zip(METHODS.values(), (network, exact_process, kiss), strict=True)
+    for (_, label, _), arrays in timed:
+        points, seconds = arrays["points"], arrays["seconds_each"]
         if len(points):
-            curves(axes, points, {label: seconds}, "o-", xscale="log", yscale="log", xlabel="P",
-                   title="Seconds for one function drawn and evaluated at P points, measured",
-                   ylabel="seconds")  # fmt: skip
-            axes.annotate(str(results[stage]["ended"]), (points[-1], seconds[-1]), fontsize=7,
+            curves(axes, points, {label: seconds}, "o-", xlabel="P", ylabel="seconds", **LOG,
+                   title="Seconds for one function drawn and evaluated at P points, measured")  # fmt: skip
+            axes.annotate(str(arrays["ended"]), (points[-1], seconds[-1]), fontsize=7,
                           color=ACCENT, ha="right", va="bottom")  # fmt: skip
-    return figure
 
 
-def quantities() -> Iterator[Quantity]:
-    """The rows of the report."""
-    for name, _, words in METHODS.values():
-        yield Quantity(f"{name}_points", f"most points {words}")
-        yield Quantity(f"{name}_seconds", "seconds for that")
-    for name, label, _ in list(METHODS.values())[1:]:
-        words = f"points from which the network is faster than the {label}"
-        yield Quantity(f"network_ahead_of_{name}_from", words)
-    words = "points from which the paper's low-cost count is ahead of both"
-    yield Quantity("low_cost_ahead_from", words, 100)
-    yield Quantity("seconds", "seconds in all")
-
-
+FASTER = "points from which the network is faster than the"
 EXPERIMENT = Experiment(
-    name="cost",
-    title="What a sample costs: operations counted, seconds measured",
-    settings=SETTINGS,
+    name="cost", title="What a sample costs: operations counted, seconds measured",
+    settings={"smoke": SMOKE, "quick": QUICK, "paper": PAPER},
     stages=(
         Stage("operations", "operations, counted", count_operations),
         Stage("network", "a network, measured", measure_network),
         Stage("exact_process", "an exact Gaussian process, measured", measure_exact_process),
         Stage("kiss", "KISS-GP, measured", measure_kiss),
     ),
-    pictures=(
-        Picture("operations", "The paper's count of operations for one posterior sample, and that "
-                "of one exact draw of the normalised prior.", ("operations",), draw_operations),
-        Picture("seconds", "One function drawn jointly at P points: seconds measured on this "
-                "machine, as far as each method goes.", tuple(METHODS), draw_seconds),
+    pictures=(Picture.of(draw_operations), Picture.of(draw_seconds)),
+    quantities=(
+        *(quantity for name, _, words in METHODS.values() for quantity in (
+            Quantity(f"{name}_points", f"most points {words}"),
+            Quantity(f"{name}_seconds", "seconds for that"),
+        )),
+        *(Quantity(f"network_ahead_of_{name}_from", f"{FASTER} {label}")
+          for name, label, _ in list(METHODS.values())[1:]),
+        Quantity("low_cost_ahead_from", "points from which the paper's low-cost count is ahead of both",
+                 "operations.low_cost_ahead_from", 100),
+        Quantity("seconds", "seconds in all"),
     ),
-    quantities=tuple(quantities()),
-    measure=measure,
-    estimate=lambda settings: 20 * settings.max_seconds * settings.repetitions,
+    measure=measure, estimate=lambda settings: 20 * settings.max_seconds * settings.repetitions,
 )  # fmt: skip

@@ -1,6 +1,8 @@
-"""A permeability in two dimensions from pressures: Darcy flow −div(exp(u) ∇p) = 1, p = 0 outside."""
+"""A permeability in two dimensions from pressures: Darcy flow −div(exp(u) ∇p) = 1, p = 0 outside.
 
-import dataclasses
+The truth flows through `num_fine` cells a side, ours through `num_cells`.
+"""
+
 from collections.abc import Callable
 from typing import Any
 
@@ -9,32 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from matplotlib.figure import Figure
 
 import mercer
 from mercer.pde import Flow
 
-from .experiment import Arrays, Chains, Run, fold
+from .experiment import Arrays, Chains, Run, Settings
+from .panels import panels
 from .summaries import bands, convergence
 
 SQUARE = mercer.Box([0.0, 0.0], [1.0, 1.0])
 # Noise as a share of the largest pressure.
 NOISE = 0.01
 VARIANCE = 0.5
-
-
-@dataclasses.dataclass(frozen=True)
-class Darcy:
-    """Sizes of the problem; the truth flows through `num_fine` cells a side, ours through
-    `num_cells`."""
-
-    width: int
-    num_modes: int
-    num_cells: int
-    num_fine: int
-    num_sensors: int
-    chains: Chains
-    num_frequencies: int = 32
-    frequency_scale: float = 4.0
 
 
 class Pressure(eqx.Module):
@@ -46,15 +35,14 @@ class Pressure(eqx.Module):
         return self.flow.at(self.flow.solve(lambda x: jnp.exp(u(x)), 1.0), inputs)
 
 
-def make_data(process: mercer.spectra.Spectrum, settings: Darcy, key: jax.Array) -> Arrays:
+def make_data(process: mercer.spectra.Spectrum, settings: Settings, key: jax.Array) -> Arrays:
     """A field drawn from the exact process, its pressure on the finer cells, noisy sensors."""
     field_key, place_key, noise_key = jax.random.split(key, 3)
     fine, ours = Flow(SQUARE, settings.num_fine), Flow(SQUARE, settings.num_cells)
     points = jnp.concatenate([fine.centres, ours.centres])
     field = mercer.GaussianProcess(process).draw(field_key, points)[0]
     through, truth = jnp.split(field, [len(fine.centres)])
-    shape = (settings.num_sensors, 2)
-    sensors = jax.random.uniform(place_key, shape, minval=0.02, maxval=0.98)
+    sensors = jax.random.uniform(place_key, (settings.num_sensors, 2), minval=0.02, maxval=0.98)
 
     @jax.jit
     def observe(field: Array) -> tuple[Array, Array]:
@@ -77,7 +65,7 @@ def infer(
         predicted = posterior.likelihood.predict(network, posterior.inputs)
         return {"unknown": unknown(network), "predicted": predicted}
 
-    draws = run.sample(name, posterior, record=record, **chains.counts)
+    draws = run.sample(name, posterior, record=record, **vars(chains))
     values, predicted = draws.recorded["unknown"], draws.recorded["predicted"]
     arrays = bands(values) | convergence(values, draws.statistics)
     return arrays | {"predicted": predicted.mean(axis=(0, 1))}
@@ -85,18 +73,36 @@ def infer(
 
 def infer_field(run: Run) -> Arrays:
     """The posterior of u over a frozen layer's readout, against the field that was drawn."""
-    settings: Darcy = run.settings.darcy
+    settings = run.settings.darcy
     process = mercer.Matern(2.0, 0.3, VARIANCE, SQUARE, settings.num_modes)
-    data = make_data(process, settings, fold(run.key, "truth"))
+    data = make_data(process, settings, run.key_of("truth"))
     network = mercer.FourierMLP(
         2, settings.width, num_frequencies=settings.num_frequencies,
         frequency_scale=settings.frequency_scale, hidden_scale=1.0,
-        readout_scale=100.0 * np.sqrt(VARIANCE), domain=SQUARE, key=fold(run.key, "network"),
+        readout_scale=100.0 * np.sqrt(VARIANCE), domain=SQUARE, key=run.key_of("network"),
     )  # fmt: skip
     flow = Flow(SQUARE, settings.num_cells)
+    energy, readout = mercer.Quadrature(process), mercer.readout_only(network)
+    prior = mercer.Prior(energy, network, trainable=readout)
     likelihood = mercer.Gaussian(data["noise"], Pressure(flow))
-    trainable = mercer.readout_only(network)
-    prior = mercer.Prior(mercer.Quadrature(process), network, trainable=trainable)
     posterior = mercer.Posterior(prior, likelihood, (data["sensors"], data["observed"]))
     arrays = infer(run, "darcy", posterior, settings.chains, lambda u: jax.vmap(u)(flow.centres))
     return data | arrays | {"cells": np.array(flow.cells)}
+
+
+def draw_darcy(figure: Figure, darcy: Arrays) -> None:
+    """A log permeability from the exact process, inferred from noisy pressures at the dots."""
+    truth, mean, sd = (darcy[name].reshape(darcy["cells"]) for name in ("truth", "mean", "sd"))
+    error, bound = np.abs(mean - truth), float(np.abs(truth).max())
+    top = float(max(error.max(), sd.max()))
+    fields = (
+        ("True log permeability u", truth, -bound, bound), ("Posterior mean", mean, -bound, bound),
+        ("Posterior deviation", sd, 0.0, top), ("Absolute error", error, 0.0, top),
+    )  # fmt: skip
+    axes = panels(figure, 4, 13, 2.9, sharey=True)
+    for panel, (title, field, low, high) in zip(axes, fields, strict=True):
+        image = panel.imshow(field.T, origin="lower", extent=(0, 1, 0, 1), vmin=low, vmax=high)
+        figure.colorbar(image, ax=panel, shrink=0.9)
+        panel.set(title=title, xlabel="x₁")
+    axes[0].set_ylabel("x₂")
+    axes[2].plot(*darcy["sensors"].T, ".", markersize=2, color="white")

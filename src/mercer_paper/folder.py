@@ -17,9 +17,7 @@ import numpy as np
 import mercer
 
 Arrays = dict[str, Any]
-CONFIG = "config.json"
-METRICS = "metrics.json"
-REPORT = "report.html"
+CONFIG, METRICS, REPORT = "config.json", "metrics.json", "report.html"
 # Two runs are the same if these entries of their configurations agree.
 IDENTITY = ("experiment", "scale", "seed", "settings")
 
@@ -37,23 +35,21 @@ def prepare(folder: Path, config: dict[str, Any], resume: bool, overwrite: bool)
     """Make a run folder, or accept the one that holds this very run; refuse any other."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; choose another --out.")
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / CONFIG).exists():
-            raise ValueError(
-                f"{folder} is not empty and was not made by mercer; choose another --out."
-            )
-        if not (resume or overwrite):
-            raise ValueError(
-                f"{folder} holds an earlier run; add --resume to go on with it, --overwrite to "
-                "replace it, or choose another --out."
-            )
-        if not overwrite:
-            return _require_same(folder, config)
-        for name in ("arrays", "draws", "figures"):
-            shutil.rmtree(folder / name, ignore_errors=True)
-        for name in (METRICS, REPORT):
-            (folder / name).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
+    is_empty = not any(folder.iterdir())
+    if not (is_empty or (folder / CONFIG).exists()):
+        raise ValueError(f"{folder} is not empty and was not made by mercer; choose another --out.")
+    if not (is_empty or resume or overwrite):
+        raise ValueError(
+            f"{folder} holds an earlier run; add --resume to go on with it, --overwrite to replace "
+            "it, or choose another --out."
+        )
+    if not (is_empty or overwrite):
+        return _require_same(folder, config)
+    for name in ("arrays", "draws", "figures"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (METRICS, REPORT):
+        (folder / name).unlink(missing_ok=True)
     return write_json(folder / CONFIG, config)
 
 
@@ -61,15 +57,11 @@ def make_config(name: str, scale: str, seed: int, settings: Any) -> dict[str, An
     """The configuration of a run: name, scale, seed, settings, versions, machine and time."""
     packages = ("jax", "equinox", "blackjax", "numpy")
     return {
-        "experiment": name,
-        "scale": scale,
-        "seed": seed,
-        "settings": settings,
+        "experiment": name, "scale": scale, "seed": seed, "settings": settings,
         "versions": {"mercer": mercer.__version__} | {p: metadata.version(p) for p in packages},
-        "device": jax.devices()[0].device_kind,
-        "python": platform.python_version(),
+        "device": jax.devices()[0].device_kind, "python": platform.python_version(),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
+    }  # fmt: skip
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -90,12 +82,8 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 def write_arrays(folder: Path, stage: str, arrays: Arrays) -> None:
     """Write the arrays of a stage, completely or not at all."""
-
-    def write(part: Path) -> None:
-        with part.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-
-    _replace(folder / "arrays" / f"{stage}.npz", write)
+    path = folder / "arrays" / f"{stage}.npz"
+    _replace(path, lambda part: np.savez_compressed(part, **arrays))
 
 
 def read_arrays(folder: Path, stage: str) -> Arrays | None:
@@ -109,7 +97,7 @@ def read_arrays(folder: Path, stage: str) -> Arrays | None:
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:
     """Write to a temporary file, then rename it, so that no half-written file is left behind."""
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"part-{path.name}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         write(part)

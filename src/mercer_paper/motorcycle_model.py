@@ -12,7 +12,7 @@ import numpy as np
 
 import mercer
 
-from . import baselines
+from .baselines import Expansion, Ridgelet
 
 # Standardised times lie in [−1.8, 2.5] whatever rows are held out; the rest is room.
 DOMAIN = mercer.Interval(-3.0, 4.0)
@@ -29,41 +29,32 @@ def standardised() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return x[:, None], y, centre, scale
 
 
-def times_along(count: int = 300) -> np.ndarray:
-    """Standardised times, evenly spread over those of the data."""
-    x = standardised()[0]
-    return np.linspace(x.min(), x.max(), count)
-
-
 def spectra(num_modes: int) -> dict[str, mercer.spectra.Spectrum]:
     """Those of m and of log σ."""
     return {n: mercer.Matern(1.5, s, 1.0, DOMAIN, num_modes) for n, s in LENGTHSCALES.items()}
 
 
-def two_keys(key: jax.Array) -> dict[str, jax.Array]:
-    """A key for the network of m and one for that of log σ."""
-    return dict(zip(LEVELS, jax.random.split(key), strict=True))
-
-
-def two_processes(
-    networks: Any, processes: dict, level: Any = LEVELS["scale"], **options: Any
-) -> mercer.Prior:
+def two_processes(networks: Any, processes: dict, level: Any = -1.0, **options: Any) -> Any:
     """The Mercer prior of both networks, log σ about its level."""
     means = {"mean": lambda x: jnp.zeros(()), "scale": lambda x: jnp.asarray(level, float)}
     energies = {name: mercer.Quadrature(process) for name, process in processes.items()}
     return mercer.Prior(energies, networks, mean=means, **options)
 
 
-def fourier_networks(width: int, key: jax.Array, hidden_scale: float) -> dict[str, Any]:
+def two_networks(width: int, key: jax.Array, **options: Any) -> dict[str, mercer.FourierMLP]:
     """Networks of Fourier features for m and log σ."""
-    scales = {"frequency_scale": 10.0, "hidden_scale": hidden_scale, "readout_scale": 100.0}
-    keys = two_keys(key)
-    return {n: mercer.FourierMLP(1, width, key=k, domain=DOMAIN, **scales) for n, k in keys.items()}
+    keys = zip(LEVELS, jax.random.split(key), strict=True)
+    return {name: mercer.FourierMLP(1, width, key=k, **options) for name, k in keys}
+
+
+def fourier_networks(width: int, key: jax.Array, hidden_scale: float) -> dict[str, Any]:
+    """Those of our priors, on the domain of the processes."""
+    return two_networks(width, key, frequency_scale=10.0, hidden_scale=hidden_scale,
+                        readout_scale=100.0, domain=DOMAIN)  # fmt: skip
 
 
 def fourier_prior(width: int, num_modes: int, key: jax.Array, frozen: bool = False) -> mercer.Prior:
-    """Networks whose covariances are within 0.02 of the processes' at width and K of 100; the
-    readouts alone are random where the hidden layers are frozen."""
+    """Networks whose covariances are within 0.02 of the processes' at width and K of 100."""
     networks = fourier_networks(width, key, hidden_scale=4.0)
     trainable = mercer.readout_only(networks) if frozen else None
     return two_processes(networks, spectra(num_modes), trainable=trainable)
@@ -75,18 +66,16 @@ def baseline_prior(kind: str, num_modes: int, key: jax.Array) -> Any:
     Ridgelet slopes up to 16 leave the least error of the covariance with 3,000 units, 0.4 of a
     variance of one.
     """
-    keys, processes = two_keys(key), spectra(num_modes)
-    if kind == "isotropic":
-        options = {"weight_scale": 2.0, "domain": DOMAIN}
-        return mercer.IsotropicPrior(
-            {n: mercer.MLP(1, 32, 2, key=k, **options) for n, k in keys.items()}
-        )
-    if kind == "ridgelet":
-        networks = {n: baselines.Ridgelet(processes[n], 3000, 16.0, LEVELS[n], key=k)
-                    for n, k in keys.items()}  # fmt: skip
-        return mercer.IsotropicPrior(networks)
-    networks = {name: baselines.Expansion(process) for name, process in processes.items()}
-    return two_processes(networks, processes)
+    networks, processes = {}, spectra(num_modes)
+    for name, k in zip(LEVELS, jax.random.split(key), strict=True):
+        if kind == "expansion":
+            networks[name] = Expansion(processes[name])
+        elif kind == "isotropic":
+            networks[name] = mercer.MLP(1, 32, 2, key=k, weight_scale=2.0, domain=DOMAIN)
+        else:
+            networks[name] = Ridgelet(processes[name], 3000, 16.0, LEVELS[name], key=k)
+    is_expansion = kind == "expansion"
+    return two_processes(networks, processes) if is_expansion else mercer.IsotropicPrior(networks)
 
 
 def posterior_of(prior: Any, inputs: np.ndarray, targets: np.ndarray) -> mercer.Posterior:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,50 +10,46 @@ from matplotlib.ticker import NullLocator
 
 from mercer.plots import COLOURS, INK
 
+LOG = {"xscale": "log", "yscale": "log"}
+DASHED = {"color": INK, "linewidth": 1, "linestyle": "--"}
+
 
 def panels(
-    columns: int, width: float, height: float = 2.9, rows: int = 1, **options: Any
-) -> tuple[Figure, np.ndarray]:
-    """A figure of this size in inches, and its panels: an array of axes by row and column, or of
-    one row."""
-    options = {"figsize": (width, height), "layout": "constrained", "squeeze": False} | options
-    figure, axes = plt.subplots(rows, columns, **options)
-    return figure, axes[0] if rows == 1 else axes
+    figure: Figure, columns: int, width: float, height: float = 2.9, rows: int = 1, **options: Any
+) -> np.ndarray:
+    """Panels of a figure of this size in inches, by column, or by row and column."""
+    figure.set_size_inches(width, height)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return axes[0] if rows == 1 else axes
 
 
 def curves(
-    axes: Axes,
-    x: np.ndarray,
-    by_label: Mapping[str, np.ndarray],
-    style: str = "-",
-    level: float | None = None,
-    level_label: str | None = None,
-    **settings: Any,
-) -> None:
-    """One curve a label, a dashed line at a level, and a legend; a label that begins with an
-    underscore is not shown. Settings are those of `Axes.set`."""
+    axes: Axes, x: Any, by_label: Mapping[str, np.ndarray], style: str = "-",
+    level: float | None = None, level_label: str | None = None,
+    at: Sequence[float] | None = None, **settings: Any,
+) -> None:  # fmt: skip
+    """A curve, or one a row, for each label, a dashed line at a level, a legend, and ticks `at`.
+
+    A label that begins with an underscore is not shown. Settings are those of `Axes.set`.
+    """
     for label, values in by_label.items():
-        axes.plot(x, values, style, linewidth=1.2, markersize=3.5, label=label)
+        axes.plot(x, np.transpose(values), style, linewidth=1.2, markersize=3.5, label=label)
     if level is not None:
-        axes.axhline(level, color=INK, linewidth=1, linestyle="--", label=level_label)
+        axes.axhline(level, label=level_label, **DASHED)
     axes.set(**settings)
+    if at is not None:
+        axes.set_xticks(at, [f"{size:g}" for size in at])
+        axes.xaxis.set_minor_locator(NullLocator())
     if axes.get_legend_handles_labels()[1]:
         axes.legend()
 
 
 def draw_band(
-    axes: Axes, x: np.ndarray, curves: tuple[np.ndarray, ...], colour: str = COLOURS[0],
+    axes: Axes, x: np.ndarray, curves: Sequence[np.ndarray], colour: str = COLOURS[0],
     labels: tuple[str | None, str | None] = (None, None), alpha: float = 0.2,
 ) -> None:  # fmt: skip
     """A band between the first and last curve, labelled first, and the middle one where given."""
-    axes.fill_between(
-        x, curves[0], curves[-1], color=colour, alpha=alpha, linewidth=0, label=labels[0]
-    )
+    style = {"color": colour, "alpha": alpha, "linewidth": 0, "label": labels[0]}
+    axes.fill_between(x, curves[0], curves[-1], **style)
     if len(curves) == 3:
         axes.plot(x, curves[1], color=colour, linewidth=1.4, label=labels[1])
-
-
-def tick_at(axes: Axes, sizes: Sequence[float]) -> None:
-    """The sizes themselves as ticks of the horizontal axis."""
-    axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
-    axes.xaxis.set_minor_locator(NullLocator())

@@ -20,8 +20,7 @@ class Process:
 
     def kernel(self, s: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Cov(u(s), u(t)) for all pairs of times."""
-        joint = np.minimum.outer(s, t)
-        return joint - np.outer(s, t) if self.pinned else joint
+        return np.minimum.outer(s, t) - self.pinned * np.outer(s, t)
 
     def variance(self, t: np.ndarray) -> np.ndarray:
         """Var u(t)."""
@@ -29,16 +28,14 @@ class Process:
 
     def grid(self, num_times: int) -> np.ndarray:
         """Equally spaced times in (0, 1], or (0, 1) for a bridge, which is zero at one."""
-        end = num_times / (num_times + 1) if self.pinned else 1.0
-        return np.linspace(end / num_times, end, num_times)
+        return np.arange(1, num_times + 1) / (num_times + self.pinned)
 
     def paths(self, key: jax.Array, count: int, times: np.ndarray) -> np.ndarray:
         """Exact paths at increasing times in [0, 1], by independent increments."""
-        steps = np.sqrt(np.diff(np.append(np.insert(times, 0, 0.0), 1.0)))
+        steps = np.sqrt(np.diff(times, prepend=0.0, append=1.0)).astype(np.float32)
         white = np.asarray(jax.random.normal(key, (count, len(steps)), np.float32))
-        motion = np.cumsum(white * steps.astype(np.float32), axis=1)
-        end = motion[:, -1:]
-        return motion[:, :-1] - end * times.astype(np.float32) if self.pinned else motion[:, :-1]
+        motion, end = np.split(np.cumsum(white * steps, axis=1), [-1], axis=1)
+        return motion - end * times.astype(np.float32) if self.pinned else motion
 
 
 MOTION = Process("Brownian motion", mercer.BrownianMotion, ("dirichlet", "neumann"), pinned=False)
@@ -69,8 +66,7 @@ class Network:
     def prior(self, process: Process, key: jax.Array, normalised: bool = True) -> mercer.Prior:
         """The Mercer prior of this network for a process; the key draws its frequencies.
 
-        It is made on the host: an accelerator would first have to compile hundreds of small
-        operations.
+        It is made on the host: an accelerator would compile hundreds of small operations first.
         """
         options = dict(vars(self))
         num_modes, num_points = options.pop("num_modes"), options.pop("num_points")
