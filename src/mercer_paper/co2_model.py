@@ -99,19 +99,20 @@ def maximise_evidence(
     Each has a log-normal prior of the given median and spread, wide, since four years say little of
     what is slow; with a `reach`, it stays within so many spreads.
     """
-    series, (medians, spreads) = co2(window), np.transpose(list(learned.values()))
+    series = co2(window)
+
+    def values_of(z: Any) -> dict[str, Any]:
+        pairs = zip(learned.items(), z, strict=True)
+        return {name: median * jnp.exp(spread * x) for (name, (median, spread)), x in pairs}
 
     @jax.jit
-    def loss(z):
-        scales = dict(zip(learned, medians * jnp.exp(spreads * z), strict=True))
-        return 0.5 * jnp.sum(z**2) - log_evidence(Scales(**scales), series, 24)
+    def loss(z: Array) -> Array:
+        return 0.5 * jnp.sum(z**2) - log_evidence(Scales(**values_of(z)), series, 24)
 
-    start, bounds = (
-        np.zeros(len(learned)),
-        None if reach is None else [(-reach, reach)] * len(learned),
-    )
-    best = minimize(lambda z: float(loss(z)), start, method="L-BFGS-B", bounds=bounds)
-    return dict(zip(learned, (medians * np.exp(spreads * best.x)).tolist(), strict=True))
+    bounds = None if reach is None else [(-reach, reach)] * len(learned)
+    best = minimize(lambda z: float(loss(jnp.asarray(z))), np.zeros(len(learned)),
+                    method="L-BFGS-B", bounds=bounds)  # fmt: skip
+    return {name: float(value) for name, value in values_of(best.x).items()}
 
 
 @functools.cache
