@@ -1,9 +1,20 @@
 """Facts about arguments that can be checked before anything is computed."""
 
+from typing import TYPE_CHECKING, Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
+
+if TYPE_CHECKING:
+    # To type checkers any value, which jaxtyping's own leaves unknown.
+    from typing_extensions import TypeAliasType, TypeVar
+
+    Leaf = TypeVar("Leaf", default=Any)
+    PyTree = TypeAliasType("PyTree", Any, type_params=(Leaf,))
+else:
+    from jaxtyping import PyTree as PyTree
 
 Real = float | int | np.number
 

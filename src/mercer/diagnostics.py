@@ -2,6 +2,8 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,8 +14,6 @@ from scipy import special
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400
 TEMPERATURE_LIMIT = 1.1
-# Columns that are sorted at once, so that memory stays bounded.
-KS_COLUMNS = 64
 # Entries of what was recorded that a summary looks at, spread evenly over all of them.
 MAX_ENTRIES = 200
 
@@ -21,35 +21,37 @@ MAX_ENTRIES = 200
 def rhat(values: ArrayLike) -> np.ndarray:
     """Rank-normalised split R-hat of each entry of values with shape (chain, draw, …); infinite where
     chains stand still in different places, NaN where nothing moves at all."""
+    array = _as_chains(values)
+    if array.shape[0] == 1:
+        half = array.shape[1] // 2
+        array = np.concatenate([array[:, :half], array[:, half : 2 * half]])
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _by_entry(values, "rhat")
+        return _by_entry(load_arviz().rhat, array)
 
 
 def ess(values: ArrayLike, method: str = "bulk") -> np.ndarray:
     """Effective sample size, "bulk" or "tail", of each entry of values (chain, draw, …)."""
-    return _by_entry(values, method)
+    return _by_entry(partial(load_arviz().ess, method=method), _as_chains(values))
 
 
-def _by_entry(values: ArrayLike, kind: str) -> np.ndarray:
-    arviz = load_arviz()
+def _as_chains(values: ArrayLike) -> np.ndarray:
     array = np.asarray(values, dtype=float)
     if array.ndim < 2 or array.shape[1] < 4:
         raise ValueError(
             f"values must have shape (chain, draw, …) with 4 draws or more, got {array.shape}."
         )
+    return array
+
+
+def _by_entry(function: Callable[[np.ndarray], Any], array: np.ndarray) -> np.ndarray:
+    """The function of (chain, draw) of each entry."""
     columns = array.reshape(*array.shape[:2], -1)
-    if kind == "rhat":
-        if columns.shape[0] == 1:
-            half = columns.shape[1] // 2
-            columns = np.concatenate([columns[:, :half], columns[:, half : 2 * half]])
-        found = [arviz.rhat(columns[..., i]) for i in range(columns.shape[-1])]
-    else:
-        found = [arviz.ess(columns[..., i], method=kind) for i in range(columns.shape[-1])]
-    return np.array(found, dtype=float).reshape(array.shape[2:])
+    results = [function(columns[..., i]) for i in range(columns.shape[-1])]
+    return np.array(results, dtype=float).reshape(array.shape[2:])
 
 
 def load_arviz() -> Any:
-    """ArviZ, without what it says of its own future on import."""
+    """ArviZ, without its warning on import about its next version."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import arviz
@@ -76,18 +78,11 @@ def ks_along(values: ArrayLike, scales: ArrayLike) -> tuple[np.ndarray, np.ndarr
 
     The rows must be independent: thin a chain first.
     """
-    array, scales = np.asarray(values), np.asarray(scales)
-    count, statistics = len(array), []
-    above = np.arange(1, count + 1)[:, None] / count
-    for begin in range(0, array.shape[1], KS_COLUMNS):
-        block = slice(begin, begin + KS_COLUMNS)
-        probability = special.ndtr(np.sort(array[:, block], axis=0) / scales[block])
-        below = probability - above + 1 / count
-        statistics.append(np.maximum(np.max(above - probability, axis=0), np.max(below, axis=0)))
-    statistic = np.concatenate(statistics)
     from scipy import stats
 
-    return statistic, np.clip(stats.kstwo.sf(statistic, count), 0, 1)
+    columns = zip(np.asarray(values).T, np.asarray(scales), strict=True)
+    results = [stats.kstest(column / sd, "norm", method="exact") for column, sd in columns]
+    return _as_arrays(results)
 
 
 def ks_between(values: ArrayLike, others: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -99,6 +94,10 @@ def ks_between(values: ArrayLike, others: ArrayLike) -> tuple[np.ndarray, np.nda
 
     columns = zip(np.asarray(values).T, np.asarray(others).T, strict=True)
     results = [stats.ks_2samp(first, second, method="asymp") for first, second in columns]
+    return _as_arrays(results)
+
+
+def _as_arrays(results: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([r.statistic for r in results]), np.array([r.pvalue for r in results])
 
 
@@ -146,8 +145,8 @@ def coefficient_spectrum(values: ArrayLike) -> CoefficientSpectrum:
     effective = np.minimum(ess(array**2, "mean"), total)
     variance = np.mean(array**2, axis=(0, 1))
     p_value = [
-        stats.kstest(one[:, :: independent_stride(one[..., None])].ravel(), "norm").pvalue
-        for one in np.moveaxis(array, 2, 0)
+        stats.kstest(mode[:, :: independent_stride(mode[..., None])].ravel(), "norm").pvalue
+        for mode in np.moveaxis(array, 2, 0)
     ]
     return CoefficientSpectrum(variance, np.sqrt(2 / effective), np.array(p_value))
 
@@ -181,7 +180,7 @@ def e_bfmi(energy: ArrayLike) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What a run came to, and a verdict in words; `print` it to read it."""
+    """Convergence of a run, with a verdict in words; `print` it to read it."""
 
     num_chains: int
     num_draws: int
@@ -210,24 +209,35 @@ class Summary:
 
 
 def summarise(
-    recorded: Any, stats_of_steps: dict[str, np.ndarray], temperature: float = 1.0
+    recorded: Any, statistics: dict[str, np.ndarray], temperature: float = 1.0
 ) -> Summary:
     """R-hat and ESS over what was recorded, and what to do about them."""
     flat = _entries(recorded)
-    shape = flat.shape[:2]
-    enough = shape[1] >= 4 and flat.shape[-1] > 0 and bool(np.all(np.isfinite(flat)))
-    worst = (
-        (np.nanmax(rhat(flat)), np.nanmin(ess(flat)), np.nanmin(ess(flat, "tail")))
-        if enough
-        else (np.nan, np.nan, np.nan)
-    )
-    divergences = int(np.nansum(stats_of_steps["divergent"]))
-    energy = stats_of_steps["energy"]
-    lost = float(e_bfmi(energy).min()) if enough and np.all(np.isfinite(energy)) else np.nan
-    acceptance = stats_of_steps["acceptance"]
+    num_chains, num_draws, _ = flat.shape
+    problem = _problem(flat)
+    worst_rhat = least_bulk = least_tail = least_e_bfmi = np.nan
+    if problem is None:
+        worst_rhat, least_bulk = float(np.nanmax(rhat(flat))), float(np.nanmin(ess(flat)))
+        least_tail = float(np.nanmin(ess(flat, "tail")))
+        energy = statistics["energy"]
+        if np.all(np.isfinite(energy)):
+            least_e_bfmi = float(e_bfmi(energy).min())
+    divergences = int(np.nansum(statistics["divergent"]))
+    acceptance = statistics["acceptance"]
     accepted = float(np.nanmean(acceptance)) if np.any(np.isfinite(acceptance)) else np.nan
-    verdict = _obstacle(flat) or _verdict(*worst[:2], divergences, lost, temperature)
-    return Summary(*shape, *map(float, worst), divergences, accepted, lost, temperature, verdict)
+    verdict = problem or _verdict(worst_rhat, least_bulk, divergences, least_e_bfmi, temperature)
+    return Summary(
+        num_chains=num_chains,
+        num_draws=num_draws,
+        rhat_max=worst_rhat,
+        ess_bulk_min=least_bulk,
+        ess_tail_min=least_tail,
+        divergences=divergences,
+        acceptance=accepted,
+        e_bfmi_min=least_e_bfmi,
+        temperature=temperature,
+        verdict=verdict,
+    )
 
 
 def _entries(recorded: Any) -> np.ndarray:
@@ -237,12 +247,10 @@ def _entries(recorded: Any) -> np.ndarray:
     each = -(-MAX_ENTRIES // len(leaves))
     chosen = [x[..., :: -(-x.shape[-1] // each)] for x in leaves if x.shape[-1]]
     flat = np.concatenate(chosen, axis=-1)
-    if flat.shape[1] == 0:
-        return flat
-    return flat[..., ~(np.ptp(flat, axis=(0, 1)) == 0)]
+    return flat[..., np.ptp(flat, axis=(0, 1)) != 0] if flat.shape[1] else flat
 
 
-def _obstacle(flat: np.ndarray) -> str | None:
+def _problem(flat: np.ndarray) -> str | None:
     """Why nothing can be said of these draws, or None."""
     if flat.shape[1] < 4:
         return "Too few draws to judge: take four or more."
@@ -254,7 +262,7 @@ def _obstacle(flat: np.ndarray) -> str | None:
 
 
 def _verdict(
-    worst_rhat: float, least_ess: float, divergences: int, lost: float, temperature: float
+    worst_rhat: float, least_ess: float, divergences: int, least_e_bfmi: float, temperature: float
 ) -> str:
     if temperature > TEMPERATURE_LIMIT:
         return (
@@ -270,6 +278,6 @@ def _verdict(
         return f"Converged but short: the smallest ESS is {least_ess:.0f}, below {ESS_LIMIT}; run longer."
     if divergences:
         return f"{divergences} steps diverged: raise target_acceptance."
-    if lost < 0.3:
+    if least_e_bfmi < 0.3:
         return "Energies mix slowly (E-BFMI below 0.3): run longer, or reparametrise."
     return "Converged."

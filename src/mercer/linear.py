@@ -19,7 +19,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .checks import PyTree
 
 SOLVERS = ("cholesky", "qr")
 # |M|² beyond which rounding errors of I + MᵀM, relative to its smallest eigenvalue, pass 1e-6.

@@ -1,11 +1,14 @@
 """The mode of a density by Optax: L-BFGS where it is deterministic, Adam where it is not."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray
 
-from .checks import Real, require_count, require_positive
+from .checks import PyTree, Real, require_count, require_positive
 from .density import Density, evaluate
 
 
@@ -28,7 +31,13 @@ def maximise(
     return ascend(key, lambda p, k: evaluate(density, p, k), start, num_steps, learning_rate)
 
 
-def ascend(key: PRNGKeyArray, value, params: PyTree, num_steps: int, learning_rate: Real) -> PyTree:
+def ascend(
+    key: PRNGKeyArray,
+    value: Callable[[Any, PRNGKeyArray], Array],
+    params: PyTree,
+    num_steps: int,
+    learning_rate: Real,
+) -> PyTree:
     """Adam on a random value(params, key), its rate falling to zero along a cosine."""
     optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, num_steps))
 

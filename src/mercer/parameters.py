@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
-from .checks import is_concrete
+from .checks import PyTree, is_concrete
 
 Network = Any
 Params = PyTree

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from .checks import Real, is_concrete, require_float64, require_positive
+from .checks import PyTree, Real, is_concrete, require_float64, require_positive
 from .density import Density
 from .domains import Domain, require_inside
 from .energy import Energy, Function, Quadrature

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
-from .checks import default_float, is_concrete, require_positive
+from .checks import PyTree, default_float, is_concrete, require_positive
 from .domains import Box, Domain
 from .energy import Energy, Function, Quadrature, RootEnergy
 from .parameters import Network, Where, is_network, linear_in_readout

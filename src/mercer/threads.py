@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-from jaxtyping import PyTree
 from threadpoolctl import threadpool_limits
+
+from .checks import PyTree
 
 # Readouts up to this width are factorised by one thread.
 SMALL = 600

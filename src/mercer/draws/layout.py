@@ -6,7 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
+
+from ..checks import PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,14 +46,14 @@ class Layout:
         return jax.tree.map(read, self.templates[group])
 
 
-def _name(path: tuple) -> str:
+def _name(path: tuple[Any, ...]) -> str:
     words = jax.tree_util.keystr(path, simple=True, separator=".").strip(".")
     return words.replace("/", ".") or "value"
 
 
 @runtime_checkable
 class Rows(Protocol):
-    """Where draws are kept."""
+    """A backend that keeps draws, in memory or on disk."""
 
     def write(self, arrays: dict[str, np.ndarray], begin: int) -> None:
         """Keep arrays of shape (chain, rows, …) from draw `begin` on."""
@@ -62,7 +63,7 @@ class Rows(Protocol):
 
 
 class Memory:
-    """Draws in memory, room for all of them taken at once."""
+    """Draws in memory, allocated in full by the first write."""
 
     def __init__(self, num_draws: int):
         self.num_draws = num_draws

@@ -1,5 +1,6 @@
 """Predictions of many networks at many points, a block of points at a time."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -10,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import zarr
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray
 
-from ..checks import default_float, require_count
+from ..checks import PyTree, default_float, require_count
 from ..likelihoods import values_at
 
 
@@ -28,11 +29,17 @@ class Sliceable(Protocol):
 
 @runtime_checkable
 class Predictive(Protocol):
-    """A density of which parameters belong to a posterior: its own, or one for each draw."""
+    """A density whose draws belong to a posterior: the same for all, or one for each draw."""
+
+    @property
+    def prior(self) -> Any: ...
 
     def resolve(self, params: Any) -> tuple[Any, Any]:
         """The posterior that parameters belong to, and its own parameters."""
         ...
+
+    def require_inputs(self, inputs: Any, name: str) -> None:
+        """Raise where there are no observations at these inputs."""
 
 
 class Prediction(NamedTuple):
@@ -43,26 +50,34 @@ class Prediction(NamedTuple):
     quantiles: Any
 
 
-def joint_samples(density, params, points, noise_key, chunk: int, out) -> Any:
-    """Values (draws, points) of every network with these parameters."""
-    return _collect(
-        density, points, noise_key, chunk, out, lambda *at: _values(density, params, *at).values
-    )
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Networks with these parameters at these points, `chunk` of them at a time; with a `noise_key`
+    new observations there, with `out` in a Zarr array in that folder."""
 
+    density: Any
+    params: PyTree
+    points: Any
+    noise_key: PRNGKeyArray | None
+    chunk: int
+    out: str | Path | None
 
-def moments(density, params, points, quantiles: tuple, noise_key, chunk: int, out) -> Prediction:
-    """Mean, sd and quantiles over the draws, at each point."""
-    if any(not 0 <= level <= 1 for level in quantiles):
-        raise ValueError(f"quantiles must lie between 0 and 1, got {quantiles}.")
-    levels = jnp.asarray(quantiles, default_float())
+    def values(self) -> PyTree:
+        """Values (draws, points) of every network."""
+        return _collect(self, lambda x, key: _values(self.density, self.params, x, key).values)
 
-    def block(x, key):
-        if not quantiles:
-            return _streamed(density, params, x, key)
-        return _summarised(density, params, levels, x, key)
+    def moments(self, quantiles: tuple[float, ...]) -> Prediction:
+        """Mean, sd and quantiles over the draws, at each point."""
+        if any(not 0 <= level <= 1 for level in quantiles):
+            raise ValueError(f"quantiles must lie between 0 and 1, got {quantiles}.")
+        levels = jnp.asarray(quantiles, default_float())
 
-    found = _collect(density, points, noise_key, chunk, out, block)
-    return Prediction(found["mean"], found["sd"], found["quantiles"])
+        def block(x, key):
+            if not quantiles:
+                return _streamed(self.density, self.params, x, key)
+            return _summarised(self.density, self.params, levels, x, key)
+
+        return Prediction(**_collect(self, block))
 
 
 def log_scores(density: Any, params: PyTree, points: Any, targets: Any) -> np.ndarray:
@@ -74,12 +89,12 @@ def log_scores(density: Any, params: PyTree, points: Any, targets: Any) -> np.nd
 
 @eqx.filter_jit
 def _scores(density: Any, params: PyTree, x: Array, y: Array) -> Array:
-    shared = _shared_tail(density, x)
+    shared_tail = _shared_tail(density, x)
 
     def score(draw):
-        posterior, own = density.resolve(draw)
-        tail = posterior.tail_variances(x) if shared is None else shared
-        return posterior.score(own, x, y, tail)
+        posterior, own_params = density.resolve(draw)
+        tail = posterior.tail_variances(x) if shared_tail is None else shared_tail
+        return posterior.score(own_params, x, y, tail)
 
     return jax.lax.map(score, params)
 
@@ -97,57 +112,68 @@ class _Value(NamedTuple):
 
 
 def _evaluate(
-    density, params: PyTree, x: Array, key: PRNGKeyArray | None, shared: PyTree
+    density: Any, params: PyTree, x: Array, key: PRNGKeyArray | None, shared_tail: PyTree | None
 ) -> _Value:
-    if not isinstance(density, Predictive):
-        values = values_at(density.network(params), x)
-        return _Value(values, jax.tree.map(jnp.zeros_like, values))
-    posterior, own = density.resolve(params)
-    tail = posterior.tail_variances(x) if shared is None else shared
-    if key is not None:
-        values = posterior.draw_observations(key, own, x, tail)
-        return _Value(values, jax.tree.map(jnp.zeros_like, values))
-    values = values_at(posterior.network(own), x)
+    """One network's values; with a key observations, whose tail is drawn with them."""
+    tail = None
+    if isinstance(density, Predictive):
+        posterior, params = density.resolve(params)
+        tail = posterior.tail_variances(x) if shared_tail is None else shared_tail
+        if key is not None:
+            values = posterior.draw_observations(key, params, x, tail)
+            return _Value(values, jax.tree.map(jnp.zeros_like, values))
+        density = posterior
+    values = values_at(density.network(params), x)
     return _Value(values, jax.tree.map(jnp.zeros_like, values) if tail is None else tail)
 
 
 @eqx.filter_jit
-def _values(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> _Value:
+def _values(density: Any, params: PyTree, x: Array, key: PRNGKeyArray | None) -> _Value:
     """(draws, points), one network at a time so that its hidden layer alone is in memory."""
-    shared = _shared_tail(density, x)
-    if key is None:
-        return jax.lax.map(lambda p: _evaluate(density, p, x, None, shared), params)
-    keys = jax.random.split(key, jax.tree.leaves(params)[0].shape[0])
-    return jax.lax.map(lambda pair: _evaluate(density, pair[0], x, pair[1], shared), (params, keys))
+    shared_tail = _shared_tail(density, x)
+    draws = params, _split(key, params)
+    return jax.lax.map(lambda draw: _evaluate(density, draw[0], x, draw[1], shared_tail), draws)
+
+
+def _split(key: PRNGKeyArray | None, params: PyTree) -> Array | None:
+    """A key for each draw, where there is one at all."""
+    return None if key is None else jax.random.split(key, _num_draws(params))
+
+
+def _num_draws(params: PyTree) -> int:
+    return jax.tree.leaves(params)[0].shape[0]
 
 
 @eqx.filter_jit
-def _summarised(density, params: PyTree, levels: Array, x: Array, key) -> dict[str, PyTree]:
+def _summarised(
+    density: Any, params: PyTree, levels: Array, x: Array, key: PRNGKeyArray | None
+) -> dict[str, PyTree]:
     values, tail = _values(density, params, x, key)
     mean = jax.tree.map(lambda v: jnp.mean(v, axis=0), values)
-    own = jax.tree.map(lambda v: jnp.std(v, axis=0, ddof=1), values)
-    sd = jax.tree.map(lambda s, t: jnp.sqrt(s**2 + jnp.mean(t, axis=0)), own, tail)
+    own_sd = jax.tree.map(lambda v: jnp.std(v, axis=0, ddof=1), values)
+    sd = jax.tree.map(lambda s, t: jnp.sqrt(s**2 + jnp.mean(t, axis=0)), own_sd, tail)
 
     def widen(v, m, narrow, wide):
         ratio = jnp.where(narrow > 0, wide / jnp.where(narrow > 0, narrow, 1.0), 1.0)
         return m[None] + ratio[None] * (jnp.quantile(v, levels, axis=0) - m[None])
 
-    return {"mean": mean, "sd": sd, "quantiles": jax.tree.map(widen, values, mean, own, sd)}
+    return {"mean": mean, "sd": sd, "quantiles": jax.tree.map(widen, values, mean, own_sd, sd)}
 
 
 @eqx.filter_jit
-def _streamed(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> dict[str, PyTree]:
+def _streamed(
+    density: Any, params: PyTree, x: Array, key: PRNGKeyArray | None
+) -> dict[str, PyTree]:
     """Mean and sd by Welford's update, no value kept."""
-    shared = _shared_tail(density, x)
-    num_draws = jax.tree.leaves(params)[0].shape[0]
-    keys = None if key is None else jax.random.split(key, num_draws)
+    shared_tail = _shared_tail(density, x)
+    num_draws = _num_draws(params)
     first = jax.tree.map(lambda p: p[0], params)
-    shapes = jax.eval_shape(lambda: _evaluate(density, first, x, key, shared).values)
+    shapes = jax.eval_shape(lambda: _evaluate(density, first, x, key, shared_tail).values)
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, default_float()), shapes)
 
-    def body(carry, each):
+    def body(carry, draw):
         count, mean, squares, tails = carry
-        values, tail = _evaluate(density, each[0], x, each[1], shared)
+        values, tail = _evaluate(density, draw[0], x, draw[1], shared_tail)
         count = count + 1
         step = jax.tree.map(jnp.subtract, values, mean)
         mean = jax.tree.map(lambda m, s: m + s / count, mean, step)
@@ -155,65 +181,65 @@ def _streamed(density, params: PyTree, x: Array, key: PRNGKeyArray | None) -> di
         return (count, mean, squares, jax.tree.map(jnp.add, tails, tail)), None
 
     start = (jnp.zeros(()), zero, zero, zero)
-    (_, mean, squares, tails), _ = jax.lax.scan(body, start, (params, keys))
+    (_, mean, squares, tails), _ = jax.lax.scan(body, start, (params, _split(key, params)))
     sd = jax.tree.map(lambda q, t: jnp.sqrt(q / (num_draws - 1) + t / num_draws), squares, tails)
-    nothing = jax.tree.map(lambda m: jnp.zeros((0, *m.shape), m.dtype), mean)
-    return {"mean": mean, "sd": sd, "quantiles": nothing}
+    no_quantiles = jax.tree.map(lambda m: jnp.zeros((0, *m.shape), m.dtype), mean)
+    return {"mean": mean, "sd": sd, "quantiles": no_quantiles}
 
 
-def _collect(density, points, noise_key, chunk, out, block) -> Any:
+def _collect(request: Request, block: Callable[[Array, PRNGKeyArray | None], PyTree]) -> PyTree:
     """Run `block` over all points and put the results side by side, in memory or in Zarr."""
-    total = points.shape[0] if hasattr(points, "shape") else len(points)
+    points, noise_key, chunk = request.points, request.noise_key, request.chunk
+    points = points if hasattr(points, "shape") else np.asarray(points, default_float())
     target, waiting = None, None
 
-    def put(found, begin, size):
-        for array, value in zip(jax.tree.leaves(target), jax.tree.leaves(found), strict=True):
+    def put(result, begin, size):
+        for array, value in zip(jax.tree.leaves(target), jax.tree.leaves(result), strict=True):
             array[..., begin : begin + size] = np.asarray(value)[..., :size]
 
     # One block is computed while the one before it is fetched and written.
-    for begin, x, size in _blocks(density, points, chunk, noise_key is not None):
+    for begin, x, size in _blocks(request.density, points, chunk, noise_key is not None):
         key = None if noise_key is None else jax.random.fold_in(noise_key, begin)
-        found = block(x, key)
+        result = block(x, key)
         if target is None:
-            target = _make_target(found, total, chunk, out)
+            target = _make_target(result, points.shape[0], chunk, request.out)
         if waiting is not None:
             put(*waiting)
-        waiting = found, begin, size
-    put(*waiting)
+        waiting = result, begin, size
+    if waiting is not None:
+        put(*waiting)
     return target
 
 
-def _make_target(found: PyTree, total: int, chunk: int, out: str | Path | None) -> PyTree:
+def _make_target(result: PyTree, total: int, chunk: int, out: str | Path | None) -> PyTree:
     """Arrays for all points, in the shape of one block's result."""
     if out is None:
-        return jax.tree.map(lambda v: np.empty((*v.shape[:-1], total), v.dtype), found)
+        return jax.tree.map(lambda v: np.empty((*v.shape[:-1], total), v.dtype), result)
     out = Path(out).expanduser()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another folder for the predictions.")
     group = zarr.open_group(str(out), mode="w")
-    paths, structure = jax.tree_util.tree_flatten_with_path(found)
-    arrays = []
-    for path, value in paths:
+
+    def create(path, value):
         name = jax.tree_util.keystr(path, simple=True, separator="/").strip("/") or "values"
-        own = [f"{name.split('/')[-1]}_{i}" for i in range(value.ndim - 1)]
-        arrays.append(
-            group.create_array(
-                name,
-                shape=(*value.shape[:-1], total),
-                chunks=(*(max(1, n) for n in value.shape[:-1]), min(chunk, total)),
-                dtype=value.dtype,
-                compressors=None,
-                dimension_names=[*own, "point"],
-            )
+        leading = [f"{name.split('/')[-1]}_{i}" for i in range(value.ndim - 1)]
+        return group.create_array(
+            name,
+            shape=(*value.shape[:-1], total),
+            chunks=(*(max(1, n) for n in value.shape[:-1]), min(chunk, total)),
+            dtype=value.dtype,
+            compressors=None,
+            dimension_names=[*leading, "point"],
         )
-    return jax.tree.unflatten(structure, arrays)
+
+    return jax.tree_util.tree_map_with_path(create, result)
 
 
-def _blocks(density, points: Any, chunk: int, observed: bool) -> Iterator[tuple[int, Array, int]]:
+def _blocks(
+    density: Any, points: Any, chunk: int, observed: bool
+) -> Iterator[tuple[int, Array, int]]:
     """(first row, `chunk` rows spread over the local devices, how many of them are real)."""
     require_count("chunk", chunk)
-    if not hasattr(points, "shape"):
-        points = np.asarray(points, default_float())
     if len(points.shape) != 2 or points.shape[0] == 0:
         raise ValueError(f"points must have shape (n, d), n at least one; got {points.shape}.")
     devices = jax.local_devices()
@@ -231,7 +257,7 @@ def _blocks(density, points: Any, chunk: int, observed: bool) -> Iterator[tuple[
 
 
 def _input_check(density: Any, observed: bool) -> Callable[[Array, str], None]:
-    """What raises where points cannot be predicted at."""
+    """The function that raises where there are points that cannot be predicted at."""
     if isinstance(density, Predictive):
         return density.require_inputs if observed else density.prior.require_inside
     return getattr(density, "require_inside", lambda points, name: None)

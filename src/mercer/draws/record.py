@@ -1,4 +1,4 @@
-"""What a run leaves: recorded values, statistics of the steps, and predictions."""
+"""Draws of a run: recorded values, statistics of the steps, and predictions."""
 
 import dataclasses
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, PRNGKeyArray, PyTree
+from jaxtyping import ArrayLike, PRNGKeyArray
 
-from ..checks import require_count
+from ..checks import PyTree, require_count
 from ..density import Density
 from ..diagnostics import Summary, load_arviz, summarise
 from .layout import Layout, Rows
-from .predict import Prediction, Predictive, Sliceable, joint_samples, log_scores, moments
+from .predict import Prediction, Predictive, Request, Sliceable, log_scores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Draws:
     """Draws of a density, in memory or, for a run with a store, read from it when asked for.
 
     Parameters are the density's own, in whatever coordinates they were sampled. `algorithm` is the
-    tuned algorithm, a chain a row; `temperature` that of a stochastic gradient chain, one for all
-    others; `interrupted` says that draws are missing.
+    tuned algorithm, a chain a row; `temperature` is one but for stochastic gradient chains;
+    `interrupted` says that draws are missing.
     """
 
     rows: Rows
@@ -34,8 +34,7 @@ class Draws:
     temperature: float = 1.0
 
     def complete(self) -> "Draws":
-        """These draws, or the KeyboardInterrupt that cut them short: for runs within a computation
-        that is worth nothing with fewer."""
+        """These draws; raises KeyboardInterrupt where Ctrl-C cut them short."""
         if self.interrupted:
             raise KeyboardInterrupt
         return self
@@ -57,7 +56,7 @@ class Draws:
 
     @property
     def likelihood(self) -> dict[str, np.ndarray]:
-        """What was learned of the likelihood, by name and in the user's units (chain, draw)."""
+        """Learned quantities of the likelihood, by name and in the user's units (chain, draw)."""
         return self._learned("likelihood")
 
     @property
@@ -71,27 +70,28 @@ class Draws:
             params = params["network"]
         if not isinstance(params, dict) or group not in params:
             return {}
-        learned = self.density.learned(group, jax.tree.map(jnp.asarray, params[group]))
+        density: Any = self.density
+        learned = density.learned(group, jax.tree.map(jnp.asarray, params[group]))
         return {name: np.asarray(value) for name, value in learned.items()}
 
     def summary(self) -> Summary:
         """Convergence of everything recorded, with a verdict in words."""
-        recorded = self.recorded
-        watched = recorded if jax.tree.leaves(recorded) else self.params
-        return summarise(watched, self.statistics, self.temperature)
+        values = self.recorded
+        values = values if jax.tree.leaves(values) else self.params
+        return summarise(values, self.statistics, self.temperature)
 
     def networks(self, num_draws: int | None = None) -> PyTree:
         """Parameters with chains and draws in one leading axis: all, or about `num_draws` spread
         evenly over the run."""
         if not self.layout.names("params"):
             raise ValueError("the parameters were not kept; sample with keep_params=True.")
-        every = 1
+        stride = 1
         if num_draws is not None:
             require_count("num_draws", num_draws)
-            chains = jax.tree.leaves(self._read("params", slice(0, 1)))[0].shape[0]
-            every = max(1, self.num_draws * chains // num_draws)
-        kept = self._read("params", slice(0, self.num_draws, every))
-        return jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, *x.shape[2:])), kept)
+            num_chains = jax.tree.leaves(self._read("params", slice(0, 1)))[0].shape[0]
+            stride = max(1, self.num_draws * num_chains // num_draws)
+        params = self._read("params", slice(0, self.num_draws, stride))
+        return jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, *x.shape[2:])), params)
 
     def values(
         self,
@@ -110,7 +110,8 @@ class Draws:
         bounded.
         """
         self._require(noise_key is not None)
-        return joint_samples(self.density, self.networks(num_draws), points, noise_key, chunk, out)
+        params = self.networks(num_draws)
+        return Request(self.density, params, points, noise_key, chunk, out).values()
 
     def predict(
         self,
@@ -130,7 +131,8 @@ class Draws:
         """
         self._require(noise_key is not None)
         params = self.networks(num_draws)
-        return moments(self.density, params, points, tuple(quantiles), noise_key, chunk, out)
+        request = Request(self.density, params, points, noise_key, chunk, out)
+        return request.moments(tuple(quantiles))
 
     def log_densities(self, points: ArrayLike | list, targets: ArrayLike | list) -> np.ndarray:
         """log p(y | θ) of new data, shape (draws, points): what `diagnostics.nlpd` takes."""
@@ -139,12 +141,11 @@ class Draws:
 
     def _require(self, noisy: bool) -> None:
         """Raise unless the density can predict: a function, or new observations."""
-        if not isinstance(self.density, Predictive):
-            if noisy:
-                raise ValueError(
-                    "a prior has no noise and no data: this needs draws of a posterior."
-                )
-            self.density.network(self.density.params)
+        if isinstance(self.density, Predictive):
+            return
+        if noisy:
+            raise ValueError("a prior has no noise and no data: this needs draws of a posterior.")
+        self.density.network(self.density.params)
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData of what was recorded."""

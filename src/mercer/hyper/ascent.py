@@ -6,6 +6,7 @@ Newton steps with more draws each end at the maximum, with the error that the dr
 """
 
 import dataclasses
+import threading
 from functools import partial
 from typing import Any
 
@@ -14,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray
 
-from ..checks import Real, require_count, require_key, require_positive
+from ..checks import PyTree, Real, require_count, require_key, require_positive
 from ..density import evaluate
 from ..diagnostics import ess
 from ..sampling.progress import Bar, interrupts
@@ -25,8 +26,8 @@ from .joint import Joint
 
 BLOCK = 50
 # Newton steps at most, blocks of the chains for each, and draws that its curvature is taken from.
-NUM_NEWTON, NUM_HELD, NUM_CURVED = 8, 12, 256
-# Acceptance below which chains do not follow the hyperparameters, which then wait for them.
+NUM_NEWTON, NUM_NEWTON_BLOCKS, NUM_CURVED = 8, 12, 256
+# Below this acceptance, hyperparameters are held until the chains catch up.
 LAGGING = 0.35
 # How far one Newton step may go, in standard deviations of the hyperprior.
 LONGEST = 1.0
@@ -37,9 +38,9 @@ class EmpiricalBayes:
     """Where the ascent ended. Dicts are by hyperparameter; `white` and `error` in standard normal
     numbers, `path` one row a step in the order of the names.
 
-    `error` is what finite draws leave of Monte Carlo error, `spread` the standard deviation that
-    the curvature gives the hyperparameter a posteriori. `posterior` is the density there and
-    `params` draws of it, one a chain, to go on from: `sample(key, found.posterior, …, init=found.params)`.
+    `error` is the Monte Carlo error of finitely many draws, `spread` the posterior standard
+    deviation that the curvature gives. `posterior` is the density there and `params` draws of it,
+    one a chain, to go on from: `sample(key, result.posterior, …, init=result.params)`.
     """
 
     values: dict[str, float]
@@ -99,30 +100,30 @@ class _Climb:
         self.unravel = ravel_pytree(joint.template.params)[1]
         self.network_unravel = ravel_pytree(joint.prior.params)[1]
         self.needs_prior = not joint.prior.normalised
-        self.steps = [partial(advance, self.posterior, joint.template.is_deterministic)]
+        log_densities = [(self.posterior, joint.template)]
         if self.needs_prior:
-            self.steps.append(partial(advance, self.prior, joint.prior.is_deterministic))
+            log_densities.append((self.prior, joint.prior))
+        self.steps = [partial(advance, f, law.is_deterministic) for f, law in log_densities]
+        self.hessians = [
+            jax.jit(jax.vmap(jax.hessian(f, argnums=1), (0, None, None))) for f, _ in log_densities
+        ]
         self.block = jax.jit(self._block)
-        values = [self.posterior, self.prior][: len(self.steps)]
-        seconds = [jax.vmap(jax.hessian(v, argnums=1), (0, None, None)) for v in values]
-        self.seconds = [jax.jit(second) for second in seconds]
 
     def named(self, vector: Any) -> dict[str, Any]:
         return dict(zip(self.joint.hyperpriors, vector, strict=True))
 
-    def posterior(self, flat, vector, key):
+    def posterior(self, flat: Array, vector: Array, key: PRNGKeyArray) -> Array:
         return evaluate(self.joint.at(self.named(vector)), self.unravel(flat), key)
 
-    def prior(self, flat, vector, key):
+    def prior(self, flat: Array, vector: Array, key: PRNGKeyArray) -> Array:
         return evaluate(self.joint.at(self.named(vector)).prior, self.network_unravel(flat), key)
 
     def start(self, key: PRNGKeyArray, hyper: dict[str, Any] | None) -> None:
-        given = dict.fromkeys(self.joint.hyperpriors, 0.0) | (hyper or {})
-        if set(given) != set(self.joint.hyperpriors):
-            raise ValueError(
-                f"hyper must name {list(self.joint.hyperpriors)}, got {list(hyper or {})}."
-            )
-        self.vector = jnp.stack([jnp.asarray(given[n], float) for n in self.joint.hyperpriors])
+        names = list(self.joint.hyperpriors)
+        white = dict.fromkeys(names, 0.0) | (hyper or {})
+        if set(white) != set(names):
+            raise ValueError(f"hyper must name {names}, got {list(hyper or {})}.")
+        self.vector = jnp.stack([jnp.asarray(white[name], float) for name in names])
 
         @jax.jit
         def draw(key):
@@ -130,21 +131,23 @@ class _Climb:
             laws = [density, density.prior][: len(self.steps)]
             keys = [jax.random.split(k, self.num_chains) for k in jax.random.split(key, len(laws))]
             return [
-                jax.vmap(lambda k, law=law: ravel_pytree(law.init(k))[0])(each)
-                for law, each in zip(laws, keys, strict=True)
+                jax.vmap(lambda k, law=law: ravel_pytree(law.init(k))[0])(chain_keys)
+                for law, chain_keys in zip(laws, keys, strict=True)
             ]
 
-        self.chains = [begin(positions, len(self.vector)) for positions in draw(key)]
+        self.chains = [begin(positions, len(names)) for positions in draw(key)]
         self.state = self.optimiser.init(self.vector)
 
-    def run(self, key: PRNGKeyArray, max_steps: int, bar: Bar, stop: Any) -> EmpiricalBayes:
+    def run(
+        self, key: PRNGKeyArray, max_steps: int, bar: Bar, stop: threading.Event
+    ) -> EmpiricalBayes:
         path, quiet, done = [], 0, 0
         for index in range(4):
             self._advance(jax.random.fold_in(key, index), False)
         while done < max_steps and quiet < 3 and not stop.is_set():
             done += BLOCK
-            slopes, along = self._advance(jax.random.fold_in(key, 4 + done), True)
-            path.append(along)
+            slopes, vectors = self._advance(jax.random.fold_in(key, 4 + done), True)
+            path.append(vectors)
             bar.move(min(done, max_steps), "climbing")
             mean, error = _batch_means(slopes.mean(axis=1))
             quiet = quiet + 1 if np.all(np.abs(mean) < 2 * error) else 0
@@ -152,17 +155,19 @@ class _Climb:
         error, spread, settled = self._polish(jax.random.fold_in(key, 1), path, stop)
         return self._result(np.concatenate(path), settled, error, spread)
 
-    def _polish(self, key: PRNGKeyArray, path: list, stop: Any):
-        """Newton steps on gradients of held hyperparameters, until one is within its error."""
+    def _polish(
+        self, key: PRNGKeyArray, path: list[np.ndarray], stop: threading.Event
+    ) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Newton steps at fixed hyperparameters until one is within its error: that error, the
+        posterior standard deviations, and whether the steps settled."""
         for index in range(NUM_NEWTON):
-            one_key, curve_key = jax.random.split(jax.random.fold_in(key, index))
-            self._advance(one_key, False)
-            slopes, _ = self._advance(jax.random.fold_in(one_key, 1), False, NUM_HELD)
-            mean = slopes.mean(axis=(0, 1))
-            count = np.asarray(ess(np.swapaxes(slopes, 0, 1), "mean"))
-            error = slopes.reshape(-1, slopes.shape[-1]).std(axis=0) / np.sqrt(count)
+            chain_key, curve_key = jax.random.split(jax.random.fold_in(key, index))
+            self._advance(chain_key, False)
+            slopes, _ = self._advance(jax.random.fold_in(chain_key, 1), False, NUM_NEWTON_BLOCKS)
+            effective = np.asarray(ess(np.swapaxes(slopes, 0, 1), "mean"))
+            error = slopes.reshape(-1, slopes.shape[-1]).std(axis=0) / np.sqrt(effective)
             inverse = _invert(self._curvature(curve_key))
-            move = inverse @ mean
+            move = inverse @ slopes.mean(axis=(0, 1))
             uncertain = np.sqrt(np.square(inverse) @ np.square(error))
             longest = np.max(np.abs(move))
             self.vector = self.vector + jnp.asarray(move * min(1.0, LONGEST / max(longest, 1e-300)))
@@ -175,48 +180,52 @@ class _Climb:
     def _curvature(self, key: PRNGKeyArray) -> np.ndarray:
         """−∇² of log p(y | λ) + log p(z), by Louis's identity: E[∇²] + Cov[∇] of posterior less prior."""
         total = -np.eye(len(self.vector))
-        laws = zip((1, -1), self.seconds, self.chains, self.held, strict=False)
-        for sign, second, chains, slopes in laws:
-            mean = np.asarray(second(chains.positions, self.vector, key)).mean(axis=0)
+        laws = zip((1, -1), self.hessians, self.chains, self.hyper_slopes, strict=False)
+        for sign, hessian, chains, slopes in laws:
+            mean = np.asarray(hessian(chains.positions, self.vector, key)).mean(axis=0)
             flat = slopes[-NUM_CURVED:].reshape(-1, slopes.shape[-1])
             total += sign * (mean + np.cov(flat, rowvar=False))
         return -total
 
-    def _advance(self, key: PRNGKeyArray, ascends: bool, num_blocks: int = 1):
+    def _advance(
+        self, key: PRNGKeyArray, ascends: bool, num_blocks: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Blocks of steps: gradients (step, chain, name), and the hyperparameters after each step."""
-        carry, found = (self.chains, self.vector, self.state), []
+        carry, blocks = (self.chains, self.vector, self.state), []
         for block_key in jax.random.split(key, num_blocks):
-            carry, held = self.block(carry, jax.random.split(block_key, BLOCK), ascends)
-            found.append(jax.tree.map(np.asarray, held))
-        own, moved, hyperprior = jax.tree.map(lambda *parts: np.concatenate(parts), *found)
-        self.chains, self.vector, self.state = carry
-        self.chains = [with_metric(one) for one in self.chains]
-        self.held = own
-        slopes = own[0] + hyperprior[:, None]
-        return slopes - own[1] if self.needs_prior else slopes, moved
+            carry, block = self.block(carry, jax.random.split(block_key, BLOCK), ascends)
+            blocks.append(jax.tree.map(np.asarray, block))
+        chains, self.vector, self.state = carry
+        self.chains = [with_metric(each) for each in chains]
+        concatenated = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
+        self.hyper_slopes, vectors, hyperprior_slopes = concatenated
+        slopes = self.hyper_slopes[0] + hyperprior_slopes[:, None]
+        return slopes - self.hyper_slopes[1] if self.needs_prior else slopes, vectors
 
-    def _block(self, carry, keys, ascends: Any):
+    def _block(self, carry: Any, keys: Array, ascends: Any) -> Any:
+        """Steps of the chains, one a key, and of the hyperparameters where it `ascends`."""
+
         def body(carry, key):
             chains, vector, state = carry
-            each = jax.random.split(key, len(chains))
-            chains = [
-                step(one, vector, k) for step, one, k in zip(self.steps, chains, each, strict=True)
-            ]
-            own = [one.hyper_slopes for one in chains]
-            slope = own[0].mean(axis=0) - vector
+            step_keys = jax.random.split(key, len(chains))
+            moves = zip(self.steps, chains, step_keys, strict=True)
+            chains = [step(each, vector, step_key) for step, each, step_key in moves]
+            hyper_slopes = [each.hyper_slopes for each in chains]
+            slope = hyper_slopes[0].mean(axis=0) - vector
             if self.needs_prior:
-                slope = slope - own[1].mean(axis=0)
+                slope = slope - hyper_slopes[1].mean(axis=0)
             change, climbed = self.optimiser.update(-slope, state)
-            follow = jnp.stack([one.acceptance for one in chains])
-            moved = vector + jnp.where(ascends & (jnp.min(follow) > LAGGING), change, 0.0)
+            acceptance = jnp.min(jnp.stack([each.acceptance for each in chains]))
+            moved = vector + jnp.where(ascends & (acceptance > LAGGING), change, 0.0)
             state = jax.tree.map(lambda new, old: jnp.where(ascends, new, old), climbed, state)
-            return (chains, moved, state), (own, moved, -vector)
+            return (chains, moved, state), (hyper_slopes, moved, -vector)
 
         return jax.lax.scan(body, carry, keys)
 
-    def _result(self, path, converged: bool, error, spread) -> EmpiricalBayes:
-        vector = [float(v) for v in self.vector]
-        white = self.named(vector)
+    def _result(
+        self, path: np.ndarray, converged: bool, error: np.ndarray, spread: np.ndarray
+    ) -> EmpiricalBayes:
+        white = self.named(map(float, self.vector))
         return EmpiricalBayes(
             values={n: float(v) for n, v in self.joint.values(white).items()},
             white=white,

@@ -1,8 +1,8 @@
 """log p(y) with an error bar: importance sampling where that is enough, tempered SMC where not.
 
-Both go from a law that can be drawn from to the posterior by a weight: from the prior by the
-likelihood, or, in white coordinates, from N(0, I) by what is left of the posterior, which for a
-faithful network is nearly constant.
+Both start from a law that can be drawn from and weigh it to the posterior: the prior by the
+likelihood, or, in white coordinates, N(0, I) by the rest of the posterior, which for a faithful
+network is nearly constant.
 """
 
 import math
@@ -16,9 +16,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..checks import require_count
+from ..checks import PyTree, require_count
 from ..coordinates import Coordinates, Frozen, NonCentred
 from ..density import normal_like
 from ..posterior import Posterior
@@ -47,9 +47,15 @@ class Base(NamedTuple):
 def make_base(posterior: Any) -> Base:
     """N(0, I) for white coordinates, the prior for all others."""
     if isinstance(posterior, Coordinates):
-        white = lambda p: jnp.sum(norm.logpdf(ravel_pytree(p)[0]))  # noqa: E731
-        draw = lambda key: normal_like(key, posterior.params)  # noqa: E731
-        return Base(draw, white, lambda p: posterior(p) - white(p))
+
+        def log_normal(params):
+            return jnp.sum(norm.logpdf(ravel_pytree(params)[0]))
+
+        return Base(
+            draw=lambda key: normal_like(key, posterior.params),
+            log_density=log_normal,
+            log_weight=lambda params: posterior(params) - log_normal(params),
+        )
     if not posterior.prior.normalised:
         raise ValueError("the evidence needs a normalised prior: leave normalised= alone.")
     return Base(posterior.init, posterior.log_prior, posterior.log_likelihood)
@@ -82,8 +88,10 @@ def log_evidence(
     return Estimate(value, float(spread))
 
 
-def _anneal(key: PRNGKeyArray, base: Base, num_particles: int, step_size: float):
-    """One run of SMC from the base to the posterior."""
+def _anneal(
+    key: PRNGKeyArray, base: Base, num_particles: int, step_size: float
+) -> Float[Array, ""]:
+    """log p(y) by one run of SMC from the base to the posterior."""
     draw_key, run_key = jax.random.split(key)
     particles = jax.vmap(base.draw)(jax.random.split(draw_key, num_particles))
     size = ravel_pytree(jax.tree.map(lambda x: x[0], particles))[0].shape[0]
@@ -97,7 +105,7 @@ def _anneal(key: PRNGKeyArray, base: Base, num_particles: int, step_size: float)
         blackjax.smc.resampling.systematic, TARGET_ESS, num_mcmc_steps=2,
     )  # fmt: skip
 
-    def go_on(carry):
+    def unfinished(carry):
         return (carry[0].tempering_param < 1) & (carry[2] < MAX_STEPS)
 
     def step(carry):
@@ -105,5 +113,5 @@ def _anneal(key: PRNGKeyArray, base: Base, num_particles: int, step_size: float)
         state, info = smc.step(jax.random.fold_in(run_key, count), state)
         return state, total + info.log_likelihood_increment, count + 1
 
-    state, total, _ = jax.lax.while_loop(go_on, step, (smc.init(particles), jnp.zeros(()), 0))
+    state, total, _ = jax.lax.while_loop(unfinished, step, (smc.init(particles), jnp.zeros(()), 0))
     return jnp.where(state.tempering_param < 1, jnp.nan, total)

@@ -9,13 +9,15 @@ hidden layers, log Z(η; λ), is a log-determinant, and ∇ log Z = E_prior[∇ 
 noise.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
+from ..checks import PyTree
 from ..diagnostics import ess
 from ..linear import log_integral as integral
 from .joint import Hyper, Joint
@@ -30,15 +32,11 @@ class Gradient(NamedTuple):
 
 def posterior_slope(joint: Joint, hyper: Hyper, params: PyTree, batch: Any = None) -> Hyper:
     """∇ log p̃(θ, y; λ) by the hyperparameters at one draw."""
-
-    def value(hyper):
-        return joint.at(hyper)(params, batch) if batch is not None else joint.at(hyper)(params)
-
-    return jax.grad(value)(hyper)
+    return jax.grad(lambda h: joint.at(h)(params, batch))(hyper)
 
 
 def prior_slope(joint: Joint, hyper: Hyper, params: PyTree, batch: Any = None) -> Hyper:
-    """What a draw of the prior tells of ∇ log Z: exactly zero where there is nothing to tell."""
+    """An unbiased estimate of ∇ log Z from one draw of the prior, exactly zero where Z is one."""
     prior = joint.prior
     if prior.normalised:
         return jax.tree.map(jnp.zeros_like, hyper)
@@ -62,19 +60,19 @@ def evidence_gradient(
     """
     if prior_draws is None and not joint.prior.normalised:
         raise ValueError("this prior is not normalised: draws of it are needed too, prior_draws=.")
-    parts = [_average(lambda p: posterior_slope(joint, hyper, p), posterior_draws)]
+    value, error = _average(lambda p: posterior_slope(joint, hyper, p), posterior_draws)
     if prior_draws is not None and not joint.prior.normalised:
-        parts.append(_average(lambda p: prior_slope(joint, hyper, p), prior_draws))
-    value, error = parts[0]
-    if len(parts) == 2:
-        value = {n: v - parts[1][0][n] for n, v in value.items()}
-        error = {n: float(np.hypot(e, parts[1][1][n])) for n, e in error.items()}
+        prior_value, prior_error = _average(lambda p: prior_slope(joint, hyper, p), prior_draws)
+        value = {name: slope - prior_value[name] for name, slope in value.items()}
+        error = {name: float(np.hypot(e, prior_error[name])) for name, e in error.items()}
     return Gradient(value, error)
 
 
-def _average(slope: Any, draws: PyTree) -> tuple[dict[str, float], dict[str, float]]:
+def _average(
+    slope: Callable[[PyTree], Hyper], draws: PyTree
+) -> tuple[dict[str, float], dict[str, float]]:
     """Mean and standard error of a function of draws, leaves (chain, draw, …)."""
-    series = jax.jit(lambda p: jax.lax.map(lambda q: jax.lax.map(slope, q), p))(draws)
-    held = {name: np.asarray(values) for name, values in series.items()}
-    errors = {n: float(v.std() / np.sqrt(ess(v[..., None], "mean")[0])) for n, v in held.items()}
-    return {name: float(v.mean()) for name, v in held.items()}, errors
+    slopes = jax.jit(lambda p: jax.lax.map(lambda q: jax.lax.map(slope, q), p))(draws)
+    series = {name: np.asarray(values) for name, values in slopes.items()}
+    errors = {n: float(v.std() / np.sqrt(ess(v[..., None], "mean")[0])) for n, v in series.items()}
+    return {name: float(values.mean()) for name, values in series.items()}, errors

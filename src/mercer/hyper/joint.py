@@ -7,7 +7,7 @@ The normalised Mercer prior integrates to one for every hyperparameter λ, so th
 needs no partition function, and any sampler of densities takes it.
 """
 
-import dataclasses
+import copy
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..checks import PyTree
 from ..coordinates import Coordinates
 from ..density import Density
 from ..hyperpriors import Hyperprior
@@ -92,11 +93,11 @@ class Joint(Density):
         Its structure is that of the one at the medians: what was decided there, such as how a
         matrix is factorised, is decided for all.
         """
-        made = self.make_posterior(self.values(hyper))
-        leaves, structure = jax.tree.flatten(made)
-        if structure.num_leaves != jax.tree.structure(self.template).num_leaves:
+        leaves = jax.tree.leaves(self.make_posterior(self.values(hyper)))
+        structure = jax.tree.structure(self.template)
+        if len(leaves) != structure.num_leaves:
             raise ValueError("make_posterior must build the same model whatever the values.")
-        posterior = jax.tree.unflatten(jax.tree.structure(self.template), leaves)
+        posterior = jax.tree.unflatten(structure, leaves)
         return posterior.target if self.in_original else posterior
 
     @property
@@ -117,9 +118,9 @@ class Joint(Density):
 
     def learned(self, group: str, params: Mapping[str, Any]) -> dict[str, Array]:
         """Learned quantities in the user's units, from their standardised values."""
-        return (
-            self.values(params) if group == "hyper" else self.template.target.learned(group, params)
-        )
+        if group == "hyper":
+            return self.values(params)
+        return self.template.target.learned(group, params)
 
     def __call__(self, params: Params, batch: None = None) -> Float[Array, ""]:
         self.require_normalised()
@@ -160,24 +161,23 @@ class Joint(Density):
         """A sentence for each direction that draws, leaves of any equal shape, have learned nothing
         about: there the posterior is as wide as the prior."""
         white = np.stack([np.ravel(hyper[name]) for name in self.hyperpriors], axis=1)
-        sizes, axes = np.linalg.eigh(np.atleast_2d(np.cov(white, rowvar=False)))
-        told = []
-        for size, axis in zip(sizes, axes.T, strict=True):
-            parts = [
-                f"{name} ({weight:+.2f})"
-                for name, weight in zip(self.hyperpriors, axis, strict=True)
-                if abs(weight) > 0.3
-            ]
-            if size < FLAT:
-                continue
-            if len(parts) == 1:
-                told.append(f"the data say next to nothing about {parts[0].split(' ')[0]}.")
-            else:
-                told.append(
-                    f"the data do not tell {' and '.join(parts)} apart: along this direction the "
-                    f"posterior keeps {size:.0%} of the prior's variance."
-                )
-        return told
+        variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(white, rowvar=False)))
+        return [
+            self._tell_flat(variance, axis)
+            for variance, axis in zip(variances, axes.T, strict=True)
+            if variance >= FLAT
+        ]
+
+    def _tell_flat(self, variance: float, axis: np.ndarray) -> str:
+        weights = dict(zip(self.hyperpriors, axis, strict=True))
+        large = {name: weight for name, weight in weights.items() if abs(weight) > 0.3}
+        if len(large) == 1:
+            return f"the data say next to nothing about {next(iter(large))}."
+        names = " and ".join(f"{name} ({weight:+.2f})" for name, weight in large.items())
+        return (
+            f"the data do not tell {names} apart: along this direction the posterior keeps "
+            f"{variance:.0%} of the prior's variance."
+        )
 
     def _try_extremes(self, name: str) -> None:
         """Build the model where this hyperparameter is as far out as its prior takes it."""
@@ -193,9 +193,9 @@ class Joint(Density):
                         f"the prior of {name} reaches {value:.4g}, which cannot be: {error} "
                         "Give it a narrower prior, or a limit by mercer.hyper.Above or .Between."
                     ) from error
-            for one in caught:
+            for warning in caught:
                 warnings.warn(
-                    f"the prior of {name} reaches {value:.4g}: {one.message}", stacklevel=4
+                    f"the prior of {name} reaches {value:.4g}: {warning.message}", stacklevel=4
                 )
 
 
@@ -214,8 +214,6 @@ def _check_hyperpriors(hyperpriors: Any) -> None:
 
 def _in_original(joint: Joint) -> Joint:
     """A copy of a joint density whose posterior is in its own parameters."""
-    copy = object.__new__(Joint)
-    for field in dataclasses.fields(joint):
-        object.__setattr__(copy, field.name, getattr(joint, field.name))
-    object.__setattr__(copy, "in_original", True)
-    return copy
+    converted = copy.copy(joint)
+    object.__setattr__(converted, "in_original", True)
+    return converted

@@ -5,7 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array, Float
 
+from ..checks import PyTree
 from ..diagnostics import load_arviz
 from ..draws import Draws
 from ..draws.predict import Predictive
@@ -22,16 +24,16 @@ def leave_one_out(draws: Draws) -> Any:
         raise ValueError("a prior has no data to leave out: this needs draws of a posterior.")
     rows = np.asarray(_row_terms(draws.density, draws.params))
     arviz = load_arviz()
-    held = arviz.from_dict(posterior={"row": rows[..., 0]}, log_likelihood={"y": rows})
-    return arviz.loo(held, pointwise=True)
+    inference = arviz.from_dict(posterior={"row": rows[..., 0]}, log_likelihood={"y": rows})
+    return arviz.loo(inference, pointwise=True)
 
 
 @eqx.filter_jit
-def _row_terms(density: Any, params: Any) -> Any:
+def _row_terms(density: Predictive, params: PyTree) -> Float[Array, "chains draws n"]:
     """log p(yᵢ | θ) of each row, for parameters with leading axes of chains and draws."""
 
     def terms(draw):
-        posterior, own = density.resolve(draw)
-        return posterior.row_terms(own)
+        posterior, own_params = density.resolve(draw)
+        return posterior.row_terms(own_params)
 
     return jax.lax.map(lambda chain: jax.lax.map(terms, chain), params)

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray
 
-from ..checks import Real, require_count, require_positive
-from ..density import evaluate, normal_like
+from ..checks import PyTree, Real, require_count, require_positive
+from ..density import Density, evaluate, normal_like
 from ..sampling.algorithm import Algorithm, Info, make_info
+from ..sampling.algorithms.langevin import sgld
 from .gradient import prior_slope
-from .joint import Joint
+from .joint import Hyper, Joint
 
 # Steps of the prior's particles before the hyperparameters move.
 NUM_SETTLING = 1000
@@ -41,7 +42,7 @@ class NestedLangevin(Algorithm):
     def init(self, key: PRNGKeyArray, density: Joint, params: PyTree) -> NestedState:
         prior = density.at(params["hyper"]).prior
 
-        # From exact draws where there are any, and with the hyperparameters held until they settle:
+        # From exact draws where there are any, and with the hyperparameters fixed until they settle:
         # particles that are not of the prior yet would drive them away.
         def settle(key):
             init_key, key = jax.random.split(key)
@@ -49,7 +50,9 @@ class NestedLangevin(Algorithm):
 
         return NestedState(params, jax.vmap(settle)(jax.random.split(key, self.num_particles)))
 
-    def step(self, key: PRNGKeyArray, density: Joint, state: NestedState) -> tuple[Any, Info]:
+    def step(
+        self, key: PRNGKeyArray, density: Joint, state: NestedState
+    ) -> tuple[NestedState, Info]:
         hyper, theta = state.position["hyper"], state.position["network"]
         theta_key, inner_key, slope_key, hyper_key = jax.random.split(key, 4)
         posterior = density.at(hyper)
@@ -60,42 +63,33 @@ class NestedLangevin(Algorithm):
         )
         slope = self._hyper_slope(slope_key, density, hyper, theta, particles)
         noise = normal_like(hyper_key, hyper)
-        moved = {
-            name: z + self.hyper_step * slope[name] + jnp.sqrt(2 * self.hyper_step) * noise[name]
-            for name, z in hyper.items()
-        }
+        h = self.hyper_step
+        moved = jax.tree.map(lambda z, g, n: z + h * g + jnp.sqrt(2 * h) * n, hyper, slope, noise)
         info = make_info(step_size=self.step_size, num_gradients=self.num_inner + 1.0)
         return NestedState({"hyper": moved, "network": theta}, particles), info
 
     def value(self, density: Joint, params: PyTree, key: PRNGKeyArray) -> Any:
         return evaluate(density.at(params["hyper"]), params["network"], key)
 
-    def _move(self, key: PRNGKeyArray, density: Any, params: PyTree, count: int) -> PyTree:
-        """So many steps of SGLD."""
+    def _move(self, key: PRNGKeyArray, density: Density, params: PyTree, count: int) -> PyTree:
+        """The parameters after `count` steps of SGLD."""
+        langevin = sgld(self.step_size)
+        start = langevin.init(key, density, params)
+        return langevin.burn_in(jax.random.split(key, count), density, start).position
 
-        def body(params, key):
-            batch_key, noise_key = jax.random.split(key)
-            slope = jax.grad(lambda p: evaluate(density, p, batch_key))(params)
-            noise = normal_like(noise_key, params)
-            step = self.step_size
-            moved = jax.tree.map(
-                lambda x, g, n: x + step * g + jnp.sqrt(2 * step) * n, params, slope, noise
-            )
-            return moved, None
-
-        return jax.lax.scan(body, params, jax.random.split(key, count))[0]
-
-    def _hyper_slope(self, key, density: Joint, hyper, theta, particles) -> PyTree:
-        data_key, *keys = jax.random.split(key, 1 + self.num_particles)
-        own = jax.grad(
+    def _hyper_slope(
+        self, key: PRNGKeyArray, density: Joint, hyper: Hyper, theta: PyTree, particles: PyTree
+    ) -> Hyper:
+        data_key, *particle_keys = jax.random.split(key, 1 + self.num_particles)
+        joint_slope = jax.grad(
             lambda h: density.log_hyperprior(h) + evaluate(density.at(h), theta, data_key)
         )(hyper)
 
-        def one(key, particle):
+        def normaliser_slope(key, particle):
             return prior_slope(density, hyper, particle, density.prior.batch(key))
 
-        lost = jax.vmap(one)(jnp.stack(keys), particles)
-        return jax.tree.map(lambda a, b: a - jnp.mean(b), own, lost)
+        lost = jax.vmap(normaliser_slope)(jnp.stack(particle_keys), particles)
+        return jax.tree.map(lambda a, b: a - jnp.mean(b), joint_slope, lost)
 
 
 def nested_sgld(

@@ -1,19 +1,19 @@
-"""Metropolis over hyperparameters with an unbiased estimate of the evidence: the reference on small
-problems, exact whatever the number of particles."""
+"""Metropolis over hyperparameters with an unbiased estimate of the evidence: exact whatever the number
+of particles, and affordable on small problems."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..checks import Real, require_count, require_positive
+from ..checks import PyTree, Real, require_count, require_positive
 from ..density import normal_like
 from ..sampling.algorithm import Algorithm, Info, make_info
 from .evidence import make_base
-from .joint import Joint
+from .joint import Hyper, Joint
 
 
 class PseudoState(NamedTuple):
@@ -34,7 +34,9 @@ class PseudoMarginal(Algorithm):
         network, log_estimate = self._estimate(key, density, params["hyper"])
         return PseudoState({"hyper": params["hyper"], "network": network}, log_estimate)
 
-    def step(self, key: PRNGKeyArray, density: Joint, state: PseudoState) -> tuple[Any, Info]:
+    def step(
+        self, key: PRNGKeyArray, density: Joint, state: PseudoState
+    ) -> tuple[PseudoState, Info]:
         walk_key, estimate_key, accept_key = jax.random.split(key, 3)
         hyper = state.position["hyper"]
         noise = normal_like(walk_key, hyper)
@@ -44,18 +46,20 @@ class PseudoMarginal(Algorithm):
         gain += density.log_hyperprior(proposed) - density.log_hyperprior(hyper)
         accepted = jnp.log(jax.random.uniform(accept_key)) < gain
         moved = PseudoState({"hyper": proposed, "network": network}, log_estimate)
-        kept = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), moved, state)
-        return kept, make_info(acceptance=accepted, step_size=self.scale, num_gradients=0.0)
+        state = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), moved, state)
+        return state, make_info(acceptance=accepted, step_size=self.scale, num_gradients=0.0)
 
-    def _estimate(self, key: PRNGKeyArray, density: Joint, hyper: PyTree):
+    def _estimate(
+        self, key: PRNGKeyArray, density: Joint, hyper: Hyper
+    ) -> tuple[PyTree, Float[Array, ""]]:
         """One particle, picked by its weight, and the logarithm of the mean weight."""
         draw_key, pick_key = jax.random.split(key)
         base = make_base(density.at(hyper))
-        drawn = jax.vmap(base.draw)(jax.random.split(draw_key, self.num_particles))
-        logs = jax.vmap(base.log_weight)(drawn)
-        picked = jax.random.categorical(pick_key, logs)
-        mean = logsumexp(logs) - jnp.log(self.num_particles)
-        return jax.tree.map(lambda x: x[picked], drawn), mean
+        particles = jax.vmap(base.draw)(jax.random.split(draw_key, self.num_particles))
+        log_weights = jax.vmap(base.log_weight)(particles)
+        picked = jax.random.categorical(pick_key, log_weights)
+        log_mean = logsumexp(log_weights) - jnp.log(self.num_particles)
+        return jax.tree.map(lambda x: x[picked], particles), log_mean
 
 
 def pseudo_marginal(scale: Real = 0.5, num_particles: int = 64) -> PseudoMarginal:

@@ -20,5 +20,5 @@ from .algorithms.schedules import Schedule as Schedule
 from .algorithms.subsampling import hmcecs as hmcecs
 from .algorithms.underdamped import sghmc as sghmc
 from .algorithms.underdamped import sgnht as sgnht
-from .run import SamplingError as SamplingError
+from .loop import SamplingError as SamplingError
 from .run import sample as sample

@@ -1,14 +1,15 @@
 """Chains, and rows of data, over the devices of one machine or of many."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import PyTree
 
-from ..checks import require_count
+from ..checks import PyTree, require_count
+from ..density import Density
 from ..parameters import roles
 
 
@@ -30,7 +31,7 @@ def make_mesh(num_chains: int, data_devices: int = 1) -> Mesh:
 
 
 def at_least_chains(count: int) -> int:
-    """So many chains, or as many more as spread evenly over all devices."""
+    """The least number of chains, `count` or more, that spreads evenly over all devices."""
     groups = len(jax.devices())
     return -(-count // groups) * groups
 
@@ -41,30 +42,32 @@ def spread_chains(tree: PyTree, mesh: Mesh) -> PyTree:
     return jax.tree.map(lambda x: _put(x, over_chains), tree)
 
 
-def spread_density(density: Any, mesh: Mesh) -> Any:
+def spread_density(density: Density, mesh: Mesh) -> Density:
     """The density with its arrays on every device, and the rows of its data over the data axis."""
     everywhere = NamedSharding(mesh, PartitionSpec())
     parts = mesh.shape["data"]
     if parts == 1:
         return jax.tree.map(lambda x: _put(x, everywhere) if is_jax(x) else x, density)
-    marked = roles(density)
-    rows = [
-        x
-        for x, role in zip(*map(jax.tree.leaves, (density, marked)), strict=True)
-        if role == "rows"
-    ]
-    if not rows:
-        raise ValueError("data_devices is for a Posterior: this density has no rows of data.")
-    if len(rows[0]) % parts:
-        raise ValueError(
-            f"{len(rows[0])} rows of data cannot be spread evenly over {parts} devices."
-        )
     over_data = NamedSharding(mesh, PartitionSpec("data"))
-    return jax.tree.map(
-        lambda x, role: _put(x, over_data if role == "rows" else everywhere) if is_jax(x) else x,
-        density,
-        marked,
-    )
+    marks = roles(density)
+    _check_rows(density, marks, parts)
+
+    def spread(x, role):
+        return _put(x, over_data if role == "rows" else everywhere) if is_jax(x) else x
+
+    return jax.tree.map(spread, density, marks)
+
+
+def _check_rows(density: Density, marks: PyTree[str], parts: int) -> None:
+    """Raise unless the density has rows of data that divide into so many parts."""
+    leaves = zip(jax.tree.leaves(density), jax.tree.leaves(marks), strict=True)
+    num_rows = [len(x) for x, role in leaves if role == "rows"]
+    if not num_rows:
+        raise ValueError("data_devices is for a Posterior: this density has no rows of data.")
+    if num_rows[0] % parts:
+        raise ValueError(
+            f"{num_rows[0]} rows of data cannot be spread evenly over {parts} devices."
+        )
 
 
 def is_jax(leaf: Any) -> bool:
@@ -82,7 +85,7 @@ def _put(array: Any, sharding: NamedSharding) -> jax.Array:
     return jax.device_put(array, sharding)
 
 
-def over_chains(function: Any, mesh: Mesh, shared: int) -> Any:
+def over_chains(function: Callable[..., PyTree], mesh: Mesh, shared: int) -> Callable[..., PyTree]:
     """A function of `shared` arguments for all and one pytree a chain, run where its chains are.
 
     Each device runs its own chains' loops at their own pace; the data axis is left to the compiler.

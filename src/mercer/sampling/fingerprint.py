@@ -52,8 +52,8 @@ def _leaf(leaf: Any, within: tuple[Any, ...]) -> bytes:
 
 def _function(function: FunctionType, within: tuple[Any, ...]) -> bytes:
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    held = cells, function.__defaults__, function.__kwdefaults__
-    return _code(function.__code__) + _tree(held, within)
+    values = cells, function.__defaults__, function.__kwdefaults__
+    return _code(function.__code__) + _tree(values, within)
 
 
 def _code(code: CodeType) -> bytes:

@@ -4,8 +4,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray
 
+from ..checks import PyTree
 from ..density import Density
 from ..optimise import maximise
 from ..posterior import Posterior
@@ -20,9 +21,12 @@ def find_starts(key: PRNGKeyArray, density: Density, num_chains: int) -> PyTree:
 
     Posteriors whose prior has no closed form climb from a draw of the reference towards the mode.
     """
-    keys = jax.random.split(key, num_chains)
-    climbs = isinstance(density, Posterior) and density.prior.obstacle is not None
-    return _start(density, keys, climbs and density.prior.reference is not None)
+    climbs = (
+        isinstance(density, Posterior)
+        and density.prior.obstacle is not None
+        and density.prior.reference is not None
+    )
+    return _start(density, jax.random.split(key, num_chains), climbs)
 
 
 @eqx.filter_jit
@@ -37,7 +41,7 @@ def _start(density: Density, keys: Array, climbs: bool) -> PyTree:
 
 
 def as_starts(init: PyTree) -> PyTree:
-    """The starting points that a user gives, as arrays of floats."""
+    """A user's starting points as arrays of floats."""
     starts = jax.tree.map(jnp.asarray, init)
     if not all(jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(starts)):
         raise ValueError("init must hold floats, one set of parameters a chain.")
@@ -62,6 +66,6 @@ def check_starts(
 
 
 @eqx.filter_jit
-def _values(density: Density, algorithm: Algorithm, params: PyTree, key: PRNGKeyArray):
+def _values(density: Density, algorithm: Algorithm, params: PyTree, key: PRNGKeyArray) -> Array:
     keys = jax.random.split(key, jax.tree.leaves(params)[0].shape[0])
     return over_chains(lambda chain: algorithm.value(density, *chain), (params, keys))

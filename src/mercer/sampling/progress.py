@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ..checks import PyTree
 
 LONGEST_NAP = 0.05
 
@@ -57,12 +58,12 @@ class Bar:
             TextColumn("{task.completed}/{task.total} draws"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[statistics]}"),
         )
         self.bar = Progress(
             *columns, console=Console(stderr=True), transient=True, disable=not show
         )
-        self.task = self.bar.add_task("compiling", total=total, completed=done, told="")
+        self.task = self.bar.add_task("compiling", total=total, completed=done, statistics="")
         self.divergences = 0
 
     def __enter__(self) -> "Bar":
@@ -73,20 +74,20 @@ class Bar:
         self.bar.stop()
 
     def announce(self, words: str | None) -> None:
-        """A line that stays: what was chosen for this run."""
+        """Print a line that stays, about what was chosen for this run."""
         if words is not None and not self.bar.disable:
             self.bar.console.print(f"mercer: {words}", highlight=False)
 
     def say(self, words: str) -> None:
-        """What is being done, where no draws are made."""
+        """Describe work that makes no draws."""
         self.bar.update(self.task, description=words)
 
     def move(self, done: int, words: str) -> None:
-        """How far something without statistics is."""
+        """Show how far work without statistics is."""
         self.bar.update(self.task, completed=done, description=words)
 
     def tell(self, done: int, statistics: dict[str, np.ndarray]) -> None:
-        """How far the run is, and how its last chunk went."""
+        """Show how far the run is, and the statistics of its last chunk."""
         self.divergences += int(np.nansum(statistics["divergent"]))
         words = [
             f"{name} {np.mean(statistics[key]):.3g}"
@@ -95,4 +96,6 @@ class Bar:
         ]
         if self.divergences:
             words.append(f"{self.divergences} divergences")
-        self.bar.update(self.task, completed=done, description="sampling", told=", ".join(words))
+        self.bar.update(
+            self.task, completed=done, description="sampling", statistics=", ".join(words)
+        )

@@ -71,8 +71,8 @@ class Store:
         leaves, structure = jax.tree.flatten(template)
         blank = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]
         with ocp.StandardCheckpointer() as checkpointer:
-            found = checkpointer.restore(self.folder / "checkpoints" / str(count), blank)
-        return jax.tree.unflatten(structure, [np.asarray(leaf) for leaf in found]), count
+            restored = checkpointer.restore(self.folder / "checkpoints" / str(count), blank)
+        return jax.tree.unflatten(structure, [np.asarray(leaf) for leaf in restored]), count
 
     def counts(self) -> list[int]:
         """After how many draws there are checkpoints."""

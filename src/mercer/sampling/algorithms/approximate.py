@@ -1,18 +1,19 @@
 """Gaussian approximations, fitted in the warm-up and then drawn from: variational and Laplace."""
 
+import dataclasses
 from abc import abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...checks import Real, require_count, require_positive
+from ...checks import PyTree, Real, require_count, require_positive
 from ...density import Density, evaluate
 from ...optimise import ascend, maximise
-from ..algorithm import Algorithm, Info, make_info
+from ..algorithm import IndependentState, Info, SelfTuning, make_info
 from .gaussian import Diagonal, Eigen, Full, GaussianLaw, LowRank
 
 FAMILIES = ("mean_field", "full_rank", "low_rank")
@@ -20,13 +21,7 @@ FAMILIES = ("mean_field", "full_rank", "low_rank")
 MAX_DENSE = 10_000
 
 
-class ApproximateState(NamedTuple):
-    """The last draw."""
-
-    position: PyTree
-
-
-class Approximate(Algorithm):
+class Approximate(SelfTuning):
     """A Gaussian law over the parameters; every step is an independent draw of it."""
 
     law: eqx.AbstractVar[GaussianLaw | None]
@@ -37,23 +32,23 @@ class Approximate(Algorithm):
     ) -> GaussianLaw:
         """The law found by `num_steps` steps from these parameters."""
 
-    def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> ApproximateState:
-        return ApproximateState(params)
+    def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> IndependentState:
+        return IndependentState(params)
 
     def step(
-        self, key: PRNGKeyArray, density: Density, state: ApproximateState
-    ) -> tuple[ApproximateState, Info]:
+        self, key: PRNGKeyArray, density: Density, state: IndependentState
+    ) -> tuple[IndependentState, Info]:
         if self.law is None:
             raise ValueError("this approximation is fitted in the warm-up: give num_warmup.")
         unravel = ravel_pytree(state.position)[1]
-        return ApproximateState(unravel(self.law.draw(key))), make_info(num_gradients=0.0)
+        return IndependentState(unravel(self.law.draw(key))), make_info(num_gradients=0.0)
 
-    def adapt(self, key, density, params, num_steps):
-        if num_steps == 0:
-            return self, self.init(key, density, params)
+    def tune(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> tuple["Approximate", IndependentState]:
         law = self.fit(key, density, params, num_steps)
-        fitted = eqx.tree_at(lambda a: a.law, self, law, is_leaf=lambda x: x is None)
-        return fitted, ApproximateState(ravel_pytree(params)[1](law.mean))
+        mean = ravel_pytree(params)[1](law.mean)
+        return dataclasses.replace(self, law=law), IndependentState(mean)
 
 
 class Variational(Approximate):
@@ -66,7 +61,9 @@ class Variational(Approximate):
     law: GaussianLaw | None = None
     needs_deterministic = False
 
-    def fit(self, key, density, params, num_steps):
+    def fit(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> GaussianLaw:
         flat, unravel = ravel_pytree(params)
         start_key, run_key = jax.random.split(key)
         law = self._start(start_key, flat)
@@ -77,15 +74,15 @@ class Variational(Approximate):
         return ascend(run_key, bound, law, num_steps, self.learning_rate)
 
     def _start(self, key: PRNGKeyArray, flat: Float[Array, " d"]) -> GaussianLaw:
-        small = jnp.full_like(flat, jnp.log(0.1))
+        log_sd = jnp.full_like(flat, jnp.log(0.1))
         if self.family == "mean_field":
-            return Diagonal(flat, small)
+            return Diagonal(flat, log_sd)
         if self.family == "full_rank":
             _require_dense(flat.size)
-            return Full(flat, small, jnp.zeros((flat.size, flat.size), flat.dtype))
+            return Full(flat, log_sd, jnp.zeros((flat.size, flat.size), flat.dtype))
         # Zero would be a saddle: every direction must be able to grow.
         factor = 0.1 * jax.random.normal(key, (flat.size, self.rank), flat.dtype)
-        return LowRank(flat, small, factor)
+        return LowRank(flat, log_sd, factor)
 
 
 class Laplace(Approximate):
@@ -95,7 +92,9 @@ class Laplace(Approximate):
     law: GaussianLaw | None = None
     needs_deterministic = True
 
-    def fit(self, key, density, params, num_steps):
+    def fit(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> GaussianLaw:
         mode, unravel = ravel_pytree(maximise(key, density, params, num_steps))
         _require_dense(mode.size)
         curvature = -jax.hessian(lambda flat: density(unravel(flat)))(mode)
@@ -104,20 +103,24 @@ class Laplace(Approximate):
 
 
 def evidence_bound(
-    key: PRNGKeyArray, density: Density, law: GaussianLaw, unravel, num_samples: int = 16
+    key: PRNGKeyArray,
+    density: Density,
+    law: GaussianLaw,
+    unravel: Callable[[Array], PyTree],
+    num_samples: int = 16,
 ) -> Float[Array, ""]:
     """An unbiased estimate of E_q[log density − log q], the constant (2π)^(−d/2) of q left out.
 
     Its gradient goes through the draws alone, so that it is free of noise where q is exact.
     """
-    fixed = jax.tree.map(jax.lax.stop_gradient, law)
+    fixed_law = jax.tree.map(jax.lax.stop_gradient, law)
 
-    def one(key):
+    def difference(key):
         draw_key, batch_key = jax.random.split(key)
         x = law.draw(draw_key)
-        return evaluate(density, unravel(x), batch_key) - fixed.log_density(x)
+        return evaluate(density, unravel(x), batch_key) - fixed_law.log_density(x)
 
-    return jnp.mean(jax.vmap(one)(jax.random.split(key, num_samples)))
+    return jnp.mean(jax.vmap(difference)(jax.random.split(key, num_samples)))
 
 
 def variational(

@@ -5,14 +5,23 @@ from typing import Any
 
 import equinox as eqx
 import jax
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray
 
+from ...checks import PyTree
 from ...density import Density
 from ..algorithm import Algorithm, Info, make_info
 
+# Our statistics, under the names that BlackJAX has for them.
+STATISTICS = {
+    "acceptance": "acceptance_rate",
+    "divergent": "is_divergent",
+    "energy": "energy",
+    "num_gradients": "num_integration_steps",
+}
+
 
 class BlackJAX(Algorithm):
-    """A BlackJAX `SamplingAlgorithm`; its statistics are passed on where it tells them."""
+    """A BlackJAX `SamplingAlgorithm`, with those of our statistics that it has."""
 
     algorithm: Any = eqx.field(static=True)
     needs_deterministic = True
@@ -24,14 +33,13 @@ class BlackJAX(Algorithm):
         return self.algorithm.init(params)
 
     def step(self, key: PRNGKeyArray, density: Density, state: Any) -> tuple[Any, Info]:
-        state, told = self.algorithm.step(key, state)
-        names = {
-            "acceptance": "acceptance_rate",
-            "divergent": "is_divergent",
-            "energy": "energy",
-            "num_gradients": "num_integration_steps",
-        }
-        known = {
-            ours: getattr(told, theirs) for ours, theirs in names.items() if hasattr(told, theirs)
-        }
-        return state, make_info(**known)
+        state, statistics = self.algorithm.step(key, state)
+        return state, translate(statistics)
+
+
+def translate(statistics: Any, **known: Any) -> Info:
+    """BlackJAX's statistics of a step as ours, and those that are known besides."""
+    shared = {name: theirs for name, theirs in STATISTICS.items() if hasattr(statistics, theirs)}
+    return make_info(
+        **{ours: getattr(statistics, theirs) for ours, theirs in shared.items()}, **known
+    )

@@ -1,17 +1,10 @@
 """Independent draws where a density has them in closed form."""
 
-from typing import Any, NamedTuple
+from jaxtyping import PRNGKeyArray
 
-from jaxtyping import PRNGKeyArray, PyTree
-
+from ...checks import PyTree
 from ...density import Density
-from ..algorithm import Algorithm, Info, make_info
-
-
-class ExactState(NamedTuple):
-    """The last draw."""
-
-    position: PyTree
+from ..algorithm import Algorithm, IndependentState, Info, make_info
 
 
 class Exact(Algorithm):
@@ -19,18 +12,23 @@ class Exact(Algorithm):
 
     needs_deterministic = True
 
-    def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> ExactState:
+    def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> IndependentState:
         if not density.is_exact:
             raise ValueError(
                 "exact() needs a density with exact draws: a normalised Prior, or Frozen with a "
                 "Gaussian likelihood; mercer.sample(key, density) finds a way for others."
             )
-        return ExactState(params)
+        return IndependentState(params)
 
-    def step(self, key: PRNGKeyArray, density: Any, state: ExactState) -> tuple[ExactState, Info]:
-        return ExactState(density.draw(key)), make_info(acceptance=1.0, num_gradients=0.0)
+    def step(
+        self, key: PRNGKeyArray, density: Density, state: IndependentState
+    ) -> tuple[IndependentState, Info]:
+        info = make_info(acceptance=1.0, num_gradients=0.0)
+        return IndependentState(density.draw(key)), info
 
-    def adapt(self, key, density, params, num_steps):
+    def adapt(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> tuple[Algorithm, IndependentState]:
         return self, self.init(key, density, params)
 
 

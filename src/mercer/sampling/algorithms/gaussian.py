@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 class GaussianLaw(eqx.Module):
-    """N(mean, LLᵀ) for some L; `draw` and `log_density` up to the constant (2π)^(−d/2)."""
+    """N(mean, LLᵀ) for some L."""
 
     mean: eqx.AbstractVar[Float[Array, " d"]]
 
@@ -64,15 +64,14 @@ class LowRank(GaussianLaw):
     factor: Float[Array, "d r"]
 
     def draw(self, key: PRNGKeyArray) -> Float[Array, " d"]:
-        own, shared = jax.random.split(key)
-        white = jax.random.normal(own, self.mean.shape)
-        white = white + self.factor @ jax.random.normal(shared, self.factor.shape[1:])
+        own_key, shared_key = jax.random.split(key)
+        white = jax.random.normal(own_key, self.mean.shape)
+        white = white + self.factor @ jax.random.normal(shared_key, self.factor.shape[1:])
         return self.mean + jnp.exp(self.log_sd) * white
 
     def log_density(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         white = (x - self.mean) * jnp.exp(-self.log_sd)
-        inner = jnp.eye(self.factor.shape[1]) + self.factor.T @ self.factor
-        root = jnp.linalg.cholesky(inner)
+        root = jnp.linalg.cholesky(jnp.eye(self.factor.shape[1]) + self.factor.T @ self.factor)
         cross = solve_triangular(root, self.factor.T @ white, lower=True)
         log_determinant = jnp.sum(jnp.log(jnp.diag(root))) + jnp.sum(self.log_sd)
         return -0.5 * (jnp.sum(white**2) - jnp.sum(cross**2)) - log_determinant

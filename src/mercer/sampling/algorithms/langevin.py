@@ -5,14 +5,15 @@
 In the paper's letters h = ε/2: drift ε/2, noise N(0, ε).
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...checks import Real
+from ...checks import PyTree, Real
 from ...density import Density, gradient, normal_like
 from ..algorithm import Algorithm, Info, make_info
 from .schedules import Schedule, as_schedule, cyclical
@@ -45,11 +46,11 @@ class Langevin(Algorithm):
         step_size = self.schedule(state.count)
         slope = self.slope(density, state.position, batch_key)
         noise = normal_like(noise_key, state.position)
-        scale = self._scale(state.position)
 
         def move(x, g, s, n):
             return x + step_size * s * g + jnp.sqrt(2 * step_size * s) * n
 
+        scale = self._scale(state.position)
         position = jax.tree.map(move, state.position, slope, scale, noise)
         info = make_info(step_size=step_size, num_gradients=1.0)
         return LangevinState(position, state.count + 1), info
@@ -66,13 +67,40 @@ class Langevin(Algorithm):
         half_step = self.schedule(state.count) / 2
         return jax.tree.map(lambda s, v: half_step * s * v, self._scale(state.position), noise)
 
+    def adapt(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> tuple[Algorithm, LangevinState]:
+        if not self.adapts_scale or num_steps == 0:
+            return Algorithm.adapt(self, key, density, params, num_steps)
+        return self._adapt_scale(key, density, params, num_steps)
+
     def _scale(self, position: PyTree) -> PyTree:
         return jax.tree.map(jnp.ones_like, position) if self.scale is None else self.scale
 
-    def adapt(self, key, density, params, num_steps):
-        if not self.adapts_scale or num_steps == 0:
-            return Algorithm.adapt(self, key, density, params, num_steps)
-        return _adapt_scale(self, key, density, params, num_steps)
+    def _adapt_scale(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> tuple["Langevin", LangevinState]:
+        """Run with a running mean of squared gradients; keep the last scale, its mean one."""
+        start_key, run_key = jax.random.split(key)
+
+        def body(carry, key):
+            state, squares = carry
+            gradient_key, step_key = jax.random.split(key)
+            slope = gradient(density, state.position, gradient_key)
+            squares = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g**2, squares, slope)
+            return (self._scaled_by(squares).step(step_key, density, state)[0], squares), None
+
+        squares = jax.tree.map(jnp.square, gradient(density, params, start_key))
+        start = self.init(start_key, density, params), squares
+        (state, squares), _ = jax.lax.scan(body, start, jax.random.split(run_key, num_steps))
+        return self._scaled_by(squares), state
+
+    def _scaled_by(self, squares: PyTree) -> "Langevin":
+        """The same with a scale of 1/√squares, of mean one."""
+        raw = jax.tree.map(lambda v: 1 / (jnp.sqrt(v) + 1e-8), squares)
+        leaves = jax.tree.leaves(raw)
+        mean = sum(jnp.sum(leaf) for leaf in leaves) / sum(leaf.size for leaf in leaves)
+        return dataclasses.replace(self, scale=jax.tree.map(lambda s: s / mean, raw))
 
 
 def sgld(step_size: Real | Schedule) -> Langevin:
@@ -112,36 +140,10 @@ def average_gradient(
     key: PRNGKeyArray, density: Density, params: PyTree, num_batches: int
 ) -> PyTree:
     """The mean gradient over batches."""
-    keys = jax.random.split(key, num_batches)
 
     def body(total, key):
         return jax.tree.map(jnp.add, total, gradient(density, params, key)), None
 
-    total = jax.lax.scan(body, jax.tree.map(jnp.zeros_like, params), keys)[0]
+    zero = jax.tree.map(jnp.zeros_like, params)
+    total, _ = jax.lax.scan(body, zero, jax.random.split(key, num_batches))
     return jax.tree.map(lambda x: x / num_batches, total)
-
-
-def _adapt_scale(algorithm: Langevin, key, density, params, num_steps):
-    """Run with a running mean of squared gradients; keep the last scale, its mean one."""
-    start_key, run_key = jax.random.split(key)
-    state = algorithm.init(start_key, density, params)
-
-    def normalise(squares):
-        raw = jax.tree.map(lambda v: 1 / (jnp.sqrt(v) + 1e-8), squares)
-        count = sum(leaf.size for leaf in jax.tree.leaves(raw))
-        mean = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(raw)) / count
-        return jax.tree.map(lambda s: s / mean, raw)
-
-    def body(carry, key):
-        state, squares = carry
-        gradient_key, step_key = jax.random.split(key)
-        slope = gradient(density, state.position, gradient_key)
-        squares = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g**2, squares, slope)
-        tuned = Langevin(algorithm.schedule, True, normalise(squares))
-        return (tuned.step(step_key, density, state)[0], squares), None
-
-    slope = gradient(density, params, start_key)
-    squares = jax.tree.map(jnp.square, slope)
-    keys = jax.random.split(run_key, num_steps)
-    (state, squares), _ = jax.lax.scan(body, (state, squares), keys)
-    return Langevin(algorithm.schedule, True, normalise(squares)), state

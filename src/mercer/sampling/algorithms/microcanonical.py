@@ -1,6 +1,7 @@
 """Microcanonical Langevin Monte Carlo through BlackJAX: unadjusted, so biased by its step, and
 adjusted by Metropolis's rule, so exact."""
 
+import dataclasses
 from typing import Any
 
 import blackjax
@@ -10,17 +11,15 @@ import jax.numpy as jnp
 from blackjax.adaptation.adjusted_mclmc_adaptation import adjusted_mclmc_find_L_and_step_size
 from blackjax.mcmc.adjusted_mclmc_dynamic import build_kernel as build_adjusted
 from blackjax.mcmc.adjusted_mclmc_dynamic import init as init_adjusted
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray
 
-from ...checks import Real, require_positive
+from ...checks import PyTree, Real, require_positive
 from ...density import Density
-from ..algorithm import Algorithm, Info, make_info
-
-UNTUNED = "{}() tunes its step in the warm-up: give num_warmup."
+from ..algorithm import Info, SelfTuning, make_info, require_share
 
 
-class Microcanonical(Algorithm):
-    """MCLMC; `length` and `step_size` are found by `adapt`.
+class Microcanonical(SelfTuning):
+    """MCLMC; `length` and `step_size` are found by the warm-up.
 
     `energy_variance` is the error in energy, squared and a dimension, that sets the step: smaller
     is slower and less biased.
@@ -36,19 +35,20 @@ class Microcanonical(Algorithm):
         return blackjax.mclmc.init(params, density, key)
 
     def step(self, key: PRNGKeyArray, density: Density, state: Any) -> tuple[Any, Info]:
-        if self.step_size is None:
-            raise ValueError(UNTUNED.format("mclmc"))
+        _require_tuned(self)
         kernel = blackjax.mclmc.build_kernel()
-        state, told = kernel(key, state, density, self.inverse_mass, self.length, self.step_size)
+        state, statistics = kernel(
+            key, state, density, self.inverse_mass, self.length, self.step_size
+        )
         info = make_info(
-            energy=-told.logdensity, step_size=self.step_size, num_gradients=2.0,
-            divergent=jnp.logical_not(told.nonans),
+            energy=-statistics.logdensity, step_size=self.step_size, num_gradients=2.0,
+            divergent=jnp.logical_not(statistics.nonans),
         )  # fmt: skip
         return state, info
 
-    def adapt(self, key, density, params, num_steps):
-        if num_steps == 0:
-            return self, self.init(key, density, params)
+    def tune(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> tuple["Microcanonical", Any]:
         start_key, tune_key = jax.random.split(key)
         state, tuned, *_ = blackjax.mclmc_find_L_and_step_size(
             blackjax.mclmc.build_kernel(),
@@ -58,10 +58,10 @@ class Microcanonical(Algorithm):
             logdensity_fn=density,
             desired_energy_var=self.energy_variance,
         )
-        return _tuned(self, tuned), state
+        return dataclasses.replace(self, **_tuned_fields(tuned)), state
 
 
-class AdjustedMicrocanonical(Algorithm):
+class AdjustedMicrocanonical(SelfTuning):
     """MCLMC with trajectories of random length, each accepted or not by Metropolis's rule."""
 
     target_acceptance: float = eqx.field(static=True)
@@ -75,20 +75,20 @@ class AdjustedMicrocanonical(Algorithm):
         return init_adjusted(params, density, jax.random.key_data(key))
 
     def step(self, key: PRNGKeyArray, density: Density, state: Any) -> tuple[Any, Info]:
-        if self.step_size is None:
-            raise ValueError(UNTUNED.format("adjusted_mclmc"))
-        state, told = _adjusted_kernel(
-            key, state, density, self.step_size, self.inverse_mass, (self.length / self.step_size,)
+        _require_tuned(self)
+        num_steps = self.length / self.step_size
+        state, statistics = _adjusted_kernel(
+            key, state, density, self.step_size, self.inverse_mass, (num_steps,)
         )
         info = make_info(
-            acceptance=told.acceptance_rate, divergent=told.is_divergent,
-            step_size=self.step_size, num_gradients=2.0 * told.num_integration_steps,
+            acceptance=statistics.acceptance_rate, divergent=statistics.is_divergent,
+            step_size=self.step_size, num_gradients=2.0 * statistics.num_integration_steps,
         )  # fmt: skip
         return state, info
 
-    def adapt(self, key, density, params, num_steps):
-        if num_steps == 0:
-            return self, self.init(key, density, params)
+    def tune(
+        self, key: PRNGKeyArray, density: Density, params: PyTree, num_steps: int
+    ) -> tuple["AdjustedMicrocanonical", Any]:
         start_key, tune_key, burn_key = jax.random.split(key, 3)
         state, tuned, *_ = adjusted_mclmc_find_L_and_step_size(
             _adjusted_kernel,
@@ -100,21 +100,17 @@ class AdjustedMicrocanonical(Algorithm):
             frac_tune1=0.4,
             frac_tune2=0.4,
         )
-        adapted = _tuned(self, tuned)
-
-        def body(state, key):
-            return adapted.step(key, density, state)[0], None
-
+        adapted = dataclasses.replace(self, **_tuned_fields(tuned))
         keys = jax.random.split(burn_key, max(1, num_steps // 5))
-        return adapted, jax.lax.scan(body, state, keys)[0]
+        return adapted, adapted.burn_in(keys, density, state)
 
 
 def _adjusted_kernel(
     rng_key, state, logdensity_fn, step_size, inverse_mass_matrix, integration_steps_params
 ):
-    """A trajectory of a uniform number of steps, on average the one number of the last argument.
+    """A trajectory of a uniform number of steps, whose mean is the entry of the last argument.
 
-    Under BlackJAX's names of the arguments, by which it calls it.
+    BlackJAX calls it by these names of the arguments.
     """
 
     def num_steps(key, average):
@@ -130,14 +126,18 @@ def _adjusted_kernel(
     )
 
 
-def _tuned(algorithm: Any, tuned: Any) -> Any:
-    found = tuned.step_size, tuned.L, tuned.inverse_mass_matrix
-    return eqx.tree_at(
-        lambda a: (a.step_size, a.length, a.inverse_mass),
-        algorithm,
-        found,
-        is_leaf=lambda x: x is None,
-    )
+def _tuned_fields(tuned: Any) -> dict[str, Any]:
+    """The algorithm's fields that BlackJAX's adaptation found."""
+    return {
+        "step_size": tuned.step_size,
+        "length": tuned.L,
+        "inverse_mass": tuned.inverse_mass_matrix,
+    }
+
+
+def _require_tuned(algorithm: Microcanonical | AdjustedMicrocanonical) -> None:
+    if algorithm.step_size is None:
+        raise ValueError("microcanonical samplers tune their step in the warm-up: give num_warmup.")
 
 
 def mclmc(energy_variance: Real = 5e-4) -> Microcanonical:
@@ -148,6 +148,5 @@ def mclmc(energy_variance: Real = 5e-4) -> Microcanonical:
 
 def adjusted_mclmc(target_acceptance: Real = 0.9) -> AdjustedMicrocanonical:
     """Microcanonical Langevin Monte Carlo made exact by Metropolis's rule."""
-    if not 0 < target_acceptance < 1:
-        raise ValueError(f"target_acceptance must be between 0 and 1, got {target_acceptance}.")
+    require_share("target_acceptance", float(target_acceptance))
     return AdjustedMicrocanonical(float(target_acceptance))

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray
 
-from ...checks import require_count
+from ...checks import PyTree, require_count
 from ...draws import Draws
 from ...draws.layout import Layout, Memory
 from ...optimise import maximise
@@ -46,7 +46,12 @@ def hmcecs(
     data are many. Its Hessian is dense in the parameters, so it suits a few hundred of them: a
     frozen hidden layer rather than a whole network.
     """
-    _check(posterior, batch_size, num_blocks, num_draws, num_warmup, num_chains)
+    counts = {"batch_size": batch_size, "num_blocks": num_blocks, "num_draws": num_draws,
+              "num_chains": num_chains}  # fmt: skip
+    for name, count in counts.items():
+        require_count(name, count)
+    require_count("num_warmup", num_warmup, at_least=0)
+    _check(posterior, batch_size, num_blocks)
     from numpyro.infer import HMCECS, MCMC, NUTS
 
     start_key, center_key, run_key = jax.random.split(key, 3)
@@ -69,10 +74,13 @@ def hmcecs(
     stacked = jax.vmap(lambda p: ravel_pytree(p)[0])(starts)
     init = {"params": stacked if num_chains > 1 else stacked[0]}
     run.run(run_key, init_params=init, extra_fields=tuple(FIELDS.values()))
-    return _draws(run, posterior, unravel, record)
+    return _as_draws(run, posterior, unravel, record or posterior.watch)
 
 
-def _make_model(posterior: Posterior, size: int, unravel, batch_size: int) -> Callable[[], None]:
+def _make_model(
+    posterior: Posterior, size: int, unravel: Callable[[Any], PyTree], batch_size: int
+) -> Callable[[], None]:
+    """Our log density as a NumPyro model whose likelihood is of a batch of rows."""
     import numpyro
     from numpyro import distributions
 
@@ -87,30 +95,28 @@ def _make_model(posterior: Posterior, size: int, unravel, batch_size: int) -> Ca
     return model
 
 
-def _draws(run: Any, posterior: Posterior, unravel, record) -> Draws:
-    """What NumPyro's run leaves, as any other run's draws."""
+def _as_draws(
+    run: Any,
+    posterior: Posterior,
+    unravel: Callable[[Any], PyTree],
+    record: Callable[[PyTree], Any],
+) -> Draws:
+    """The draws of NumPyro's run, as those of any other."""
     flat = run.get_samples(group_by_chain=True)["params"]
     fields = run.get_extra_fields(group_by_chain=True)
     params = jax.vmap(jax.vmap(unravel))(flat)
-    told = {
+    groups = {
         "sample_stats": {ours: np.asarray(fields[FIELDS[ours]], float) for ours in Info._fields},
-        "posterior": jax.jit(jax.vmap(jax.vmap(record or posterior.watch)))(params),
+        "posterior": jax.jit(jax.vmap(jax.vmap(record)))(params),
         "params": params,
     }
-    rows, layout = Memory(flat.shape[1]), Layout.of(told)
-    rows.write(jax.tree.map(np.asarray, layout.flatten(told)), 0)
+    rows, layout = Memory(flat.shape[1]), Layout.of(groups)
+    rows.write(jax.tree.map(np.asarray, layout.flatten(groups)), 0)
     return Draws(rows, layout, flat.shape[1], posterior, run)
 
 
-def _check(posterior, batch_size, num_blocks, num_draws, num_warmup, num_chains) -> None:
-    for name, value in (
-        ("batch_size", batch_size),
-        ("num_blocks", num_blocks),
-        ("num_draws", num_draws),
-        ("num_chains", num_chains),
-    ):
-        require_count(name, value)
-    require_count("num_warmup", num_warmup, at_least=0)
+def _check(posterior: Posterior, batch_size: int, num_blocks: int) -> None:
+    """Raise unless the posterior's rows can be subsampled in such blocks, by NumPyro."""
     if not isinstance(posterior, Posterior) or not posterior.is_deterministic:
         raise ValueError(
             "hmcecs takes a Posterior with the Quadrature energy and no batch_size: it chooses the "

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...checks import Real, require_positive
+from ...checks import PyTree, Real, require_positive
 from ...density import Density, gradient, normal_like
 from ..algorithm import Algorithm, Info, make_info
 from .schedules import Schedule, as_schedule
@@ -60,11 +60,14 @@ class Underdamped(Algorithm):
         share = self.schedule(state.count) / (2 * self.friction)
         return jax.tree.map(lambda v: share * v, noise)
 
-    def _regulate(self, friction: Float[Array, ""], velocity: PyTree, h: Float[Array, ""]):
+    def _regulate(
+        self, friction: Float[Array, ""], velocity: PyTree, h: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """The thermostat's friction after a time h at this velocity."""
         if not self.has_thermostat:
             return friction
-        count = sum(leaf.size for leaf in jax.tree.leaves(velocity))
-        temperature = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(velocity)) / count
+        leaves = jax.tree.leaves(velocity)
+        temperature = sum(jnp.sum(x**2) for x in leaves) / sum(x.size for x in leaves)
         return friction + h * (temperature - 1)
 
 
