@@ -23,7 +23,7 @@ import mercer
 WIDE = 100.0
 # Nodes on the interval: enough for ridgelet units as narrow as the largest slope makes them.
 NUM_NODES = 400
-# Functions of the frozen units are tabulated on a grid, linear between its points: 1e-4 of their size.
+# Functions of the frozen units are tabulated, linear between points: to 1e-4 of their size.
 NUM_GRID = 4000
 # How far beyond the interval a ridgelet unit may sit, in its own widths.
 REACH = 4.0
@@ -78,7 +78,7 @@ def score_process(split: Split, spectrum: mercer.Matern) -> np.ndarray:
 
 def score_ensemble(split: Split, key: PRNGKeyArray) -> np.ndarray:
     """A deep ensemble: networks for mean and log scale, five of each trained alone from their own
-    starts, with the weight decay of unit normal weights; the scales of their layers are trained too."""
+    starts, with the weight decay of unit normal weights; scales of layers are trained too."""
     domain = mercer.Interval(split.inputs.min(), split.inputs.max())
     likelihood = mercer.Heteroscedastic(lambda s: jnp.exp(s) + 1e-3)
     test = jnp.asarray(split.test_inputs), jnp.asarray(split.test_targets)
@@ -99,7 +99,7 @@ def score_ensemble(split: Split, key: PRNGKeyArray) -> np.ndarray:
 
 
 class Expansion(eqx.Module):
-    """A network whose hidden units are the eigenfunctions: the truncated (Hilbert-space) process."""
+    """A network whose hidden units are eigenfunctions: the truncated (Hilbert-space) process."""
 
     readout: Float[Array, " K"]
     spectrum: mercer.spectra.Spectrum = mercer.parameters.constant()
@@ -124,8 +124,8 @@ class Ridgelet(eqx.Module):
     f = Σₙ √λₙ φₙ ξₙ is a process cut after its leading modes, with white ξ = `readout`.
 
     Slopes are uniform on [−steepest, steepest], and biases over the units that reach the interval:
-    a choice with bounded weights 1/p, which normal ones do not have. `table` has what each ξₙ adds to
-    the function on a grid.
+    a choice with bounded weights 1/p, which normal ones do not have. `table` has what each ξₙ adds
+    to the function on a grid.
     """
 
     readout: Float[Array, " K"]

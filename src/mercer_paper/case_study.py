@@ -128,8 +128,8 @@ def draw_exactly(case: Case) -> Arrays:
         case.process.grid(case.run.settings.num_grid),
     )
     prior, rounds = case.prior(settings.network), -(-settings.num_draws // settings.parallel)
-    draws, seconds = timed(run.sample, "exact", prior, mercer.exact(), record=record_at(prior, times),
-                           **vars(Chains(settings.parallel, rounds)))  # fmt: skip
+    options = {"record": record_at(prior, times)} | vars(Chains(settings.parallel, rounds))
+    draws, seconds = timed(run.sample, "exact", prior, mercer.exact(), **options)
     values = draws.recorded.reshape(-1, len(times))
     run.tell("      testing marginals along t")
     marked = [np.argmin(np.abs(times - t)) for t in MARGINAL_TIMES]

@@ -103,8 +103,8 @@ def predict(run: Run, model: str = "ours", window: str = WINDOW, frozen: bool = 
 
 
 def score(key: jax.Array, values: np.ndarray, tail: Any, noise: float, targets: Any) -> Arrays:
-    """Scores of draws (chain, draw, rows to predict and grid), and their band along the grid, of new
-    observations: with noise, and the variance of the network's tail."""
+    """Scores of draws (chain, draw, rows to predict and grid), and their band along the grid, of
+    new observations: with noise, and the variance of the network's tail."""
     flat, n, network = values.reshape(-1, values.shape[-1]), len(targets), bands(values)
     sd = np.sqrt(noise**2 + tail)
     observed = bands(flat + sd * np.asarray(jax.random.normal(key, flat.shape)))
@@ -217,7 +217,7 @@ def draw_priors(figure: Figure, prior: Arrays) -> None:
 
 
 def draw_kernel(figure: Figure, kernel: Arrays) -> None:
-    """Printed eigenvalues are lost beside the constant's; functions orthonormal on one period only."""
+    """Printed eigenvalues are lost beside one, and functions orthonormal on one period only."""
     left, right = panels(figure, 2, 9.5, 3.2, width_ratios=(3, 2))
     readings, n = {READINGS[x]: -kernel[f"log_{x}"] for x in READINGS}, kernel["harmonics"]
     curves(left, n, readings, "o-", title="Eigenvalues in three readings: −log λₙ", xticks=n,
@@ -260,7 +260,8 @@ def draw_agreement(figure: Figure, ours: Arrays, frozen: Arrays, process: Arrays
 
 FIGURES = draw_predictions, draw_priors, draw_kernel, draw_parts, draw_agreement
 EXPERIMENT = Experiment(
-    name="co2", title="Mauna Loa CO2 two years ahead: a network with a season, a line and a slow trend",
+    name="co2",
+    title="Mauna Loa CO2 two years ahead: a network with a season, a line and a slow trend",
     settings={"smoke": SMOKE, "quick": QUICK, "paper": PAPER},
     stages=(
         Stage("kernel", "the kernel as printed, and as it works", compare_kernels),
@@ -287,12 +288,14 @@ EXPERIMENT = Experiment(
         Quantity("slope_sd", "its standard deviation", "process.slope_sd"),
         Quantity("fidelity_relative_error", "covariance error of the network's prior, closed form",
                  "process.fidelity_relative_error", at_most=0.05),
-        Quantity("gram_error_unit_interval", "printed functions on [0, 1]: farthest from orthonormal",
+        Quantity("gram_error_unit_interval",
+                 "printed functions on [0, 1]: farthest from orthonormal",
                  "kernel.gram_error_unit_interval"),
         Quantity("gram_error_working", "ours on [0, 1]: farthest from orthonormal",
                  "kernel.gram_error_working"),
         Quantity("num_draws", "draws of HMC", "ours.num_draws"),
-        Quantity("num_draws_frozen", "exact draws with the hidden layer frozen", "frozen.num_draws"),
+        Quantity("num_draws_frozen", "exact draws with the hidden layer frozen",
+                 "frozen.num_draws"),
         Quantity("seconds", "seconds in all"),
         Quantity("divergences", source="ours.divergences"),
         Quantity("gradients_per_draw", source="ours.gradients_per_draw"),

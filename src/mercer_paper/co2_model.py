@@ -181,7 +181,7 @@ def score_process(model: str, window: str, num_modes: int, grid: np.ndarray) -> 
 
 
 def decompose(window: str, num_modes: int, grid: np.ndarray) -> Arrays:
-    """Mean and sd along the grid of the season about its average, and of all else; slope and scales.
+    """Mean and sd along the grid of the season about its average, and of the rest; slope, scales.
 
     Data do not tell the level of the season from that of the line, so that it goes with the line.
     """

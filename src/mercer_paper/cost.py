@@ -200,8 +200,9 @@ def draw_seconds(figure: Figure, network: Arrays, exact_process: Arrays, kiss: A
     for (_, label, _), arrays in timed:
         points, seconds = arrays["points"], arrays["seconds_each"]
         if len(points):
-            curves(axes, points, {label: seconds}, "o-", xlabel="P", ylabel="seconds", **LOG,
-                   title="Seconds for one function drawn and evaluated at P points, measured")  # fmt: skip
+            title = "Seconds for one function drawn and evaluated at P points, measured"
+            style = {"title": title, "xlabel": "P", "ylabel": "seconds"} | LOG
+            curves(axes, points, {label: seconds}, "o-", **style)
             axes.annotate(str(arrays["ended"]), (points[-1], seconds[-1]), fontsize=7,
                           color=ACCENT, ha="right", va="bottom")  # fmt: skip
 
@@ -224,7 +225,8 @@ EXPERIMENT = Experiment(
         )),
         *(Quantity(f"network_ahead_of_{name}_from", f"{FASTER} {label}")
           for name, label, _ in list(METHODS.values())[1:]),
-        Quantity("low_cost_ahead_from", "points from which the paper's low-cost count is ahead of both",
+        Quantity("low_cost_ahead_from",
+                 "points from which the paper's low-cost count is ahead of both",
                  "operations.low_cost_ahead_from", 100),
         Quantity("seconds", "seconds in all"),
     ),

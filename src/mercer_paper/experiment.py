@@ -33,7 +33,7 @@ class Settings(SimpleNamespace):
 
 @dataclasses.dataclass(frozen=True)
 class Chains:
-    """Numbers of Markov chains, of their draws and warm-up steps: `mercer.sample(…, **vars(chains))`."""
+    """Numbers of chains, of their draws and warm-up steps: `mercer.sample(…, **vars(chains))`."""
 
     num_chains: int
     num_draws: int
@@ -155,7 +155,7 @@ class Quantity:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A named experiment; `measure` tells what its quantities do not, `estimate` predicts seconds."""
+    """A named experiment; `measure` tells what quantities do not, `estimate` predicts seconds."""
 
     name: str
     title: str

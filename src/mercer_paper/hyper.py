@@ -112,8 +112,8 @@ def sample_surface(run: Run) -> Arrays:
 
 
 def recover(run: Run) -> Arrays:
-    """90 % intervals of length scale, variance and noise of a Matérn-3/2 process whose own are known,
-    all parameters random, for each seed of the data: rows uniform on [0, 1]."""
+    """90 % intervals of length scale, variance and noise of a Matérn-3/2 process whose own are
+    known, all parameters random, for each seed of the data: rows uniform on [0, 1]."""
     settings, key = run.settings, run.shared_key_of("recovery")
     (width, num_modes), truth = settings.recovery, np.array(list(TRUTH.values()))
     nuts = mercer.nuts(initial_step=0.1, max_doublings=6)
@@ -169,7 +169,10 @@ def heteroscedastic_family(run: Run, split: Split) -> Joint:
     medians = {name: prior(jnp.zeros(())) for name, prior in HETEROSCEDASTIC.items()}
     # Sites are found once, at the medians: a search in each gradient would take far longer.
     at_medians = mercer.NonCentred(posterior(medians))
-    make = lambda hyper: eqx.tree_at(lambda d: d.posterior, at_medians, posterior(hyper))  # noqa: E731
+
+    def make(hyper: dict) -> mercer.NonCentred:
+        return eqx.tree_at(lambda density: density.posterior, at_medians, posterior(hyper))
+
     return Joint(make, HETEROSCEDASTIC)
 
 

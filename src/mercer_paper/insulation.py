@@ -29,9 +29,9 @@ COLD, HOT, NOISE = 300.0, 1900.0, 2.5
 # line of constants in u, which a sampler follows with ease.
 OFFSET, VARIANCE, LENGTHSCALE = -10.0, 1.0, 800.0
 SHIFT = 3 / LENGTHSCALE**2
-# Of each prior of u: how far beyond the data it lives, its sides, and the shift of its operator. The
-# wider domain is the one to believe: the paper's sides give κ the same value at both ends of the
-# data, Neumann sides give it no slope there, and sides that are a length scale away from the data
+# Of each prior of u: how far beyond the data it lives, its sides, and the shift of its operator.
+# The wider domain is the one to believe: the paper's sides give κ the same value at both ends of
+# the data, Neumann sides give it no slope there, and sides that are a length scale away from the data
 # say nothing about it.
 PRIORS = {
     "paper": (0.0, "dirichlet", 0.0, "Dirichlet on [300, 1900], the paper's"),
@@ -60,7 +60,7 @@ SMOKE = QUICK.but(
 
 
 def make_prior(name: str, settings: Settings, key: jax.Array, frozen: bool = False) -> mercer.Prior:
-    """The Mercer prior of a network of temperature, or of its readout, for a scaled (shift − Δ)⁻²."""
+    """The Mercer prior of a network of temperature, or of its readout, for (shift − Δ)⁻² scaled."""
     margin, boundary, shift, _ = PRIORS[name]
     domain = mercer.Interval(COLD - margin, HOT + margin)
     process = mercer.Laplacian(domain, settings.num_modes, boundary, shift) ** 2
@@ -149,7 +149,8 @@ def measure(results: Results) -> dict[str, Any]:
         numbers = {
             "kappa_relative_error": np.sqrt(squares), "kappa_coverage": inside.mean(axis=1),
             "temperature_misfit": [rms((row - observed) / NOISE) for row in predicted],
-        } | {name: arrays[name] for name in ("rhat_max", "ess_min", "divergences", "num_draws")}  # fmt: skip
+        }  # fmt: skip
+        numbers |= {n: arrays[n] for n in ("rhat_max", "ess_min", "divergences", "num_draws")}
         tables = {name: by_name(arrays["names"], values) for name, values in numbers.items()}
         metrics |= {name: table[HEADLINE] for name, table in tables.items()}
         metrics |= {f"{name}, {words}": table for name, table in tables.items()}
@@ -263,8 +264,8 @@ EXPERIMENT = Experiment(
     ),
     pictures=tuple(map(Picture.of, FIGURES)),
     quantities=(
-        Quantity("kappa_relative_error", "relative error of κ / mean(κ), every parameter, wider domain",
-                 at_most=0.05),
+        Quantity("kappa_relative_error",
+                 "relative error of κ / mean(κ), every parameter, wider domain", at_most=0.05),
         Quantity("kappa_coverage", "share of temperatures where the 95 % band holds the truth",
                  at_least=0.85),
         Quantity("temperature_misfit", "temperatures: misfit over the noise, root mean square"),

@@ -142,7 +142,7 @@ def sample_all(run: Run, kind: str) -> Arrays:
 
 
 def score_nuts(prior: Any, chains: Chains, split: Split, key: jax.Array) -> np.ndarray:
-    """Log densities of held-out rows, by NUTS: over white readouts where the prior has an energy."""
+    """Log densities of held-out rows, by NUTS: of white readouts where the prior has an energy."""
     posterior = model.posterior_of(prior, split.inputs, split.targets)
     isotropic = isinstance(prior, mercer.IsotropicPrior)
     density = posterior if isotropic else mercer.Frozen(posterior)
