@@ -41,6 +41,7 @@ from .parameters import Params, is_network, offset, rows
 from .posterior import Posterior, PosteriorBatch
 from .prior import Prior, Rows
 from .sites import Site, find_sites, gaussian_site
+from .tail import NeighbourTail, Whitening
 from .terms import Term
 
 
@@ -165,6 +166,8 @@ class Frozen(Coordinates):
         x = jnp.asarray(x, default_float())
         if self.law is None:
             raise ValueError("moments in closed form need exact draws; use those of mercer.sample.")
+        if self.posterior.local is not None:
+            return _local_moments(self, x, self.posterior.local.whitening(x))
         terms = self.prior.terms(self.prior.params)
         centre = self.law.mean()
 
@@ -232,6 +235,8 @@ def _posterior_law(posterior: Posterior, latents: list[Latent]) -> tuple[TallLaw
     """The law of the coordinates z of all networks given the data, and log p(y)."""
     prior = posterior.prior
     terms = prior.terms(prior.params)
+    if posterior.local is not None:
+        return _local_law(posterior.local, posterior.targets)
     noise = jnp.broadcast_to(
         posterior.row_likelihood(posterior.params).scale, posterior.targets.shape
     )
@@ -244,6 +249,36 @@ def _posterior_law(posterior: Posterior, latents: list[Latent]) -> tuple[TallLaw
     data = posterior.inputs, posterior.targets, noise
     law, log_ratio = condition_rows(make_rows, data)
     return law, log_ratio + gaussian_constant(noise)
+
+
+def _local_law(local: NeighbourTail, targets: Array) -> tuple[TallLaw, Float[Array, ""]]:
+    """The same where rows are whitened by their neighbours."""
+    missed = local.at_zero - targets
+
+    def make_rows(block):
+        units, rest, whitening = block
+        return whitening(units, local.units), whitening(rest, missed)
+
+    law, log_ratio = condition_rows(make_rows, (local.units, missed, local.fitted))
+    return law, log_ratio + gaussian_constant(local.fitted.scale)
+
+
+@eqx.filter_jit
+def _local_moments(
+    frozen: Frozen, x: Float[Array, "n d"], whitening: Whitening
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Mean and variance at each row, the tail there conditioned on that of the nearest data."""
+    local, centre = frozen.posterior.local, frozen.law.mean()
+    missed = frozen.posterior.targets - local.at_zero - local.units @ centre
+
+    def block(rows):
+        points, around = rows
+        units, rest = local.units_at(points)
+        own = around.innovations(units, local.units)
+        seen = jnp.sum(around.coefficients * missed[around.indices], axis=1)
+        return rest + units @ centre + seen, frozen.law.variance(own) + around.scale**2
+
+    return map_rows(block, (x, whitening))
 
 
 class _Readouts(NamedTuple):
@@ -357,7 +392,10 @@ class NonCentred(Coordinates):
     def _remainder(self, params: Params, readouts: _Readouts) -> Float[Array, ""]:
         """The log likelihood less its sites: a constant where the noise is the site itself."""
         if self.sites is None:
-            scale = self.posterior.row_likelihood(params).scale
+            local = self.posterior.local
+            scale = (
+                self.posterior.row_likelihood(params).scale if local is None else local.fitted.scale
+            )
             return gaussian_constant(jnp.broadcast_to(scale, self.posterior.targets.shape))
         expansion = -0.5 * sum(jnp.sum(jnp.square(seen)) for seen in readouts.seen)
         return self.posterior.log_likelihood(self._place(params, readouts.weights)) - expansion

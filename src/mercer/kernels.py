@@ -32,6 +32,10 @@ class Kernel(eqx.Module):
         """k(x, x) at each row."""
         return jax.lax.map(lambda a: self(a, a), x, batch_size=min(len(x), 1024))
 
+    def scaled(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Coordinates in which near rows are the correlated ones."""
+        return x
+
     def __add__(self, other: "Kernel") -> "Kernel":
         return Sum(self, as_kernel(other))
 
@@ -62,6 +66,9 @@ class Stationary(Kernel):
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         return jnp.full(x.shape[0], self.variance)
+
+    def scaled(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        return x / self.lengthscale
 
     def _profile(self, squares: Array) -> Array:
         # The root has no derivative at zero: there the distance is taken to be constant.
@@ -100,6 +107,9 @@ class Sum(Kernel):
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.first.diagonal(x) + self.second.diagonal(x)
+
+    def scaled(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        return self.first.scaled(x)
 
 
 class SpectrumKernel(Kernel):

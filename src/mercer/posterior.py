@@ -10,10 +10,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .checks import as_real, default_float, require_count, require_finite
 from .density import Density, normal_like
-from .likelihoods import Likelihood
+from .likelihoods import Gaussian, Likelihood
 from .parameters import Params, rows
 from .prior import Prior
-from .tail import Tail, explained_tail, make_tail, tail_variances
+from .tail import Neighbours, NeighbourTail, Tail, explained_tail, make_tail, tail_variances
 
 
 class PosteriorBatch(NamedTuple):
@@ -33,14 +33,16 @@ class Posterior(Density):
     `tail` says what becomes of the part of the process that the network's units leave out:
     "independent" adds its variance to the noise of each row and to predictions, "none" leaves the
     network alone, and "auto" takes off what data tell of it: the level it has at the rows, where
-    that is below the noise's variance. It is for likelihoods that look at the network's values, by a
-    prior in closed form.
+    that is below the noise's variance. "neighbours", or `Neighbours(fitted, predicted)` with their
+    numbers, conditions it on the nearest rows, for dense data with known Gaussian noise. All are for
+    likelihoods that look at the network's values, by a prior in closed form.
     """
 
     prior: Prior
     likelihood: Likelihood
     tail: Tail | None
     told_tail: PyTree[Float[Array, ""]] | None
+    local: NeighbourTail | None
     batch_size: int | None = eqx.field(static=True)
     inputs: Float[Array, "N d"] = rows()
     targets: Array = rows()
@@ -52,12 +54,16 @@ class Posterior(Density):
         likelihood: Likelihood,
         data: tuple,
         batch_size: int | None = None,
-        tail: str = "auto",
+        tail: str | Neighbours = "auto",
     ):
         self.prior = prior
         self.likelihood = likelihood
         self.inputs, self.targets = _check_data(prior, likelihood, data)
         self.batch_size = batch_size
+        self.local = None
+        if tail == "neighbours" or isinstance(tail, Neighbours):
+            counts = tail if isinstance(tail, Neighbours) else Neighbours()
+            self.local, tail = self._make_local(counts), "none"
         self.tail = make_tail(tail, prior, likelihood.observes_points)
         self.told_tail = self.tail_rows = None
         if self.tail is not None:
@@ -122,6 +128,8 @@ class Posterior(Density):
     ) -> Float[Array, " n"]:
         """log p(yᵢ | θ) of each row of the data, or of the chosen rows."""
         likelihood, x, y = self.row_likelihood(params), self.inputs, self.targets
+        if self.local is not None:
+            return self._local_terms(likelihood, self.network(params), chosen)
         if chosen is not None:
             likelihood, x, y = likelihood.at_rows(chosen), x[chosen], y[chosen]
         return likelihood(self.network(params), x, y)
@@ -130,6 +138,29 @@ class Posterior(Density):
         """The likelihood of the data's rows, the tail's variance in their noise."""
         likelihood = self.likelihood.with_params(self.split(params)[1])
         return likelihood if self.tail_rows is None else likelihood.widened(self.tail_rows)
+
+    def _make_local(self, counts: Neighbours) -> NeighbourTail:
+        likelihood = self.likelihood
+        if not (isinstance(likelihood, Gaussian) and likelihood.observes_points):
+            raise ValueError('tail="neighbours" is for Gaussian noise on values of the networks.')
+        if likelihood.hyperpriors:
+            raise ValueError('tail="neighbours" needs a noise that is known, not a hyperprior.')
+        return NeighbourTail(self.prior, self.inputs, likelihood.scale, counts)
+
+    def _local_terms(self, likelihood: Likelihood, network: PyTree, chosen: Array | None):
+        """log p(yᵢ | y of its neighbours, θ) of each row."""
+        whitening = self.local.fitted if chosen is None else self.local.fitted.at_rows(chosen)
+        if chosen is None:
+            missed = self.targets - likelihood.predict(network, self.inputs)
+            white = whitening(missed, missed)
+        else:
+            # The chosen rows and their neighbours alone, one after another.
+            near = jnp.concatenate([chosen, whitening.indices.ravel()])
+            missed = self.targets[near] - likelihood.predict(network, self.inputs[near])
+            own, around = missed[: len(chosen)], missed[len(chosen) :]
+            seen = jnp.sum(whitening.coefficients * around.reshape(len(chosen), -1), axis=1)
+            white = (own - seen) / whitening.scale
+        return norm.logpdf(white) - jnp.log(whitening.scale)
 
     def watch(self, params: Params) -> dict[str, Array]:
         """What the prior watches, and what is learned of the likelihood, by name."""

@@ -16,6 +16,7 @@ from .likelihoods import Gaussian, Heteroscedastic
 from .optimise import climb
 from .parameters import is_network
 from .posterior import Posterior
+from .tail import Whitening
 
 # Steps of L-BFGS to the mode, and the least information that a site gives a row.
 NUM_STEPS, LEAST = 300, 1e-12
@@ -24,16 +25,18 @@ NUM_STEPS, LEAST = 300, 1e-12
 class Site(NamedTuple):
     """exp(−½|Σᵢ slopesᵢ · uᵢ(pointsᵢ) + residual|²), over networks uᵢ.
 
-    Slopes are matrices, or vectors for their diagonals.
+    Slopes are matrices, vectors for their diagonals, or what whitens rows by their neighbours.
     """
 
     points: list[Float[Array, "m d"]]
-    slopes: list[Float[Array, "n m"] | Float[Array, " m"]]
+    slopes: list[Float[Array, "n m"] | Float[Array, " m"] | Whitening]
     residual: Float[Array, " n"]
 
     def apply(self, i: int, values: Float[Array, "m ..."]) -> Float[Array, "n ..."]:
         """Slopes of network i times functions at its points, one a column."""
         slopes = self.slopes[i]
+        if isinstance(slopes, Whitening):
+            return slopes(values, values)
         if slopes.ndim == 2:
             return slopes @ values
         return slopes.reshape(-1, *[1] * (values.ndim - 1)) * values
@@ -54,8 +57,11 @@ class MeanSite(eqx.Module):
 def gaussian_site(posterior: Posterior, learned: dict[str, Array]) -> Site:
     """The data themselves as a site, for Gaussian noise on the sum of the networks' values."""
     scale = posterior.row_likelihood(posterior.join({}, learned)).scale
-    slopes = jnp.broadcast_to(1 / scale, posterior.targets.shape)
     count = len(posterior.prior.terms(posterior.prior.params))
+    if posterior.local is not None:
+        whitening, y = posterior.local.fitted, posterior.targets
+        return Site([posterior.inputs] * count, [whitening] * count, -whitening(y, y))
+    slopes = jnp.broadcast_to(1 / scale, posterior.targets.shape)
     return Site([posterior.inputs] * count, [slopes] * count, -slopes * posterior.targets)
 
 

@@ -17,8 +17,9 @@ from scipy.optimize import minimize
 
 from ..sampling import nuts, sample
 from ..sampling.devices import at_least_chains
+from .conditional import ConditionedRows
 from .hyperparameters import ModalKernel, log_prior, start, unpack
-from .model import Rows, log_evidence
+from .model import Rows
 
 # Logarithms beyond which nothing changes for standardised columns.
 LOWEST, HIGHEST = -9.0, 6.0
@@ -31,10 +32,10 @@ STARTS = (0.3, 1.0, 3.0)
 NUM_CHAINS, NUM_DRAWN, NUM_WARMED = 4, 60, 40
 
 
-def _loss(flat: Float[Array, " p"], rows: Rows, kernel: Any) -> Float[Array, ""]:
+def _loss(flat: Float[Array, " p"], rows: Rows | ConditionedRows, kernel: Any) -> Float[Array, ""]:
     """Minus the log posterior density of the hyperparameters."""
     hyper = unpack(flat, kernel)
-    return -log_evidence(hyper, rows) - log_prior(hyper)
+    return -rows.log_evidence(hyper) - log_prior(hyper)
 
 
 _slope = eqx.filter_jit(jax.value_and_grad(_loss))
@@ -43,9 +44,9 @@ _slope = eqx.filter_jit(jax.value_and_grad(_loss))
 class Evidence:
     """The posterior density of hyperparameters given rows, as SciPy wants it."""
 
-    def __init__(self, rows: Rows, kernel: Int[Array, ""] | ModalKernel):
+    def __init__(self, rows: Rows | ConditionedRows, kernel: Int[Array, ""] | ModalKernel):
         self.rows, self.kernel = rows, kernel
-        self.num_lengthscales = 0 if isinstance(kernel, ModalKernel) else rows.x.shape[1]
+        self.num_lengthscales = 0 if isinstance(kernel, ModalKernel) else rows.x.shape[-1]
 
     def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = _slope(jnp.asarray(flat), self.rows, self.kernel)

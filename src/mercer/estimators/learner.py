@@ -1,23 +1,27 @@
-"""Learns the hyperparameters of networks of known units from one data set, and fits networks with them."""
+"""Learns the hyperparameters of networks of known units from one data set, and fits networks with them.
 
-import warnings
+To `EXACT_ROWS` rows there is a unit at each: the process itself, averaged over hyperparameters by their
+evidence. Beyond, `LocalLearner` (in local.py) learns from the densities of rows given their neighbours.
+"""
+
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
-from scipy.cluster.vq import kmeans2
 
+from .calibration import Calibration, calibrate
 from .evidence import Evidence, Mixture, chain_draws, find_mode, mix, weighted_draws
 from .hyperparameters import Hyper, ModalKernel, unpack
 from .minibatch import Drawn, draw_readout
-from .model import Fitted, fit, leave_one_out, make_centres, make_rows
-from .noise import learn_noise, mixed_log_density
+from .model import Columns, Fitted, fit, leave_one_out, make_centres
+from .noise import NODES, SHARES, VaryingNoise, learn_noise, mixed_log_density
 
+# Rows up to which each has a unit of its own.
+EXACT_ROWS = 1500
 # Rows that hyperparameters are learned from: at first, and in the end.
 FIRST_ROWS, LEARNING_ROWS = 256, 640
-# Rows beyond which every row no longer has a unit of its own.
-NUM_CENTRES = 1000
 # Hyperparameters to average over, and the fewest by NUTS: one draw tells less than the mode.
 NUM_HYPER, FEWEST = 24, 8
 # A kernel that is less probable than the best by this, in log evidence, is left out.
@@ -26,93 +30,135 @@ CLOSE = 5.0
 BUDGET = 1e11
 # Rounds of learning noise that varies, and the mean again.
 NUM_ROUNDS = 2
+# A varying noise is kept if the leave-one-out log density gains more than this many standard errors.
+SURE = 2.0
+
+Kind = Int[Array, ""] | ModalKernel
 
 
-class Learner:
-    """Learns hyperparameters and fits networks to the rows of one data set; kernels by their names."""
+class Learned(NamedTuple):
+    """Networks given data with their hyperparameters and weights; the varying noise, if any; the
+    variance of the noise of a new observation by each, without what varies; and the calibration."""
 
-    def __init__(
-        self,
-        x: np.ndarray,
-        y: np.ndarray,
-        kernels: dict[str, Int[Array, ""] | ModalKernel],
-        random: np.random.Generator,
-    ):
-        self.x, self.y, self.kernels = x, y, kernels
-        self.order = random.permutation(len(y))
-        self.centres = make_centres(choose_centres(x, random))
+    components: list[Any]
+    hyper: list[Hyper]
+    weights: np.ndarray
+    varying: VaryingNoise | None
+    noise: np.ndarray
+    calibration: Calibration
 
-    def evidence(
-        self, kernel: str, known: np.ndarray | None, count: int = LEARNING_ROWS
-    ) -> Evidence:
-        rows = self.order[:count]
-        own = None if known is None else known[rows]
-        return Evidence(make_rows(self.x[rows], self.y[rows], own), self.kernels[kernel])
 
-    def find_modes(self, known: np.ndarray | None) -> dict[str, np.ndarray]:
+class ExactLearner:
+    """Learns hyperparameters by the evidence of the process, kernels by their names."""
+
+    def __init__(self, columns: Columns, kernels: dict[str, Kind], random: np.random.Generator):
+        self.columns, self.kernels = columns, kernels
+        self.order = random.permutation(len(columns.y))
+        self.centres = make_centres(columns.x)
+
+    def learn(self, may_vary: bool, must_vary: bool, inference: str, seed: int) -> Learned:
+        """Hyperparameters, noise that varies or not, and networks given the data."""
+        modes, varying, level = self.find_modes(), None, None
+        if may_vary or must_vary:
+            modes, varying, level = self.vary(modes, must_vary)
+        mixture = self.average(modes, inference, seed)
+        pairs = list(zip(mixture.draws, mixture.kernels, strict=True))
+        hyper = [self.hyper(draw, kernel) for draw, kernel in pairs]
+        if inference == "sgld":
+            components: list[Any] = [self.draw(hyper[0], seed)]
+        else:
+            components = [self.fit(one) for one in hyper]
+        calibration = self.calibrate(*pairs[int(np.argmax(mixture.weights))], level)
+        noise = np.array([0.0 if varying else new_noise(self.columns, one) for one in hyper])
+        return Learned(components, hyper, mixture.weights, varying, noise, calibration)
+
+    def evidence(self, kernel: str, count: int = LEARNING_ROWS) -> Evidence:
+        return Evidence(self.columns.at(self.order[:count]).padded(), self.kernels[kernel])
+
+    def find_modes(self) -> dict[str, np.ndarray]:
         """Modes by kernel, the most probable first: on a few rows, and of the best on more."""
-        few = {name: self.evidence(name, known, FIRST_ROWS) for name in self.kernels}
-        modes = {name: find_mode(one) for name, one in few.items()}
-        if len(self.y) <= FIRST_ROWS:
+        few = {name: self.evidence(name, FIRST_ROWS) for name in self.kernels}
+        modes = {name: find_mode(evidence) for name, evidence in few.items()}
+        if len(self.columns.y) <= FIRST_ROWS:
             return _best(modes, few)
-        more = {name: self.evidence(name, known) for name in _best(modes, few)}
+        more = {name: self.evidence(name) for name in _best(modes, few)}
         return _best({n: e.minimise(modes[n], 100)[1] for n, e in more.items()}, more)
 
     def hyper(self, flat: np.ndarray, kernel: str) -> Hyper:
         return unpack(jnp.asarray(flat), self.kernels[kernel])
 
-    def fit(self, hyper: Hyper, known: np.ndarray | None) -> Fitted:
-        return fit(hyper, self.centres, make_rows(self.x, self.y, known))
+    def fit(self, hyper: Hyper) -> Fitted:
+        return fit(hyper, self.centres, self.columns.padded())
 
-    def draw(self, hyper: Hyper, known: np.ndarray | None, seed: int) -> Drawn:
+    def draw(self, hyper: Hyper, seed: int) -> Drawn:
         """The same by minibatches."""
-        rows = make_rows(self.x, self.y, known)
-        return draw_readout(jax.random.key(seed), hyper, self.centres, rows)
+        return draw_readout(jax.random.key(seed), hyper, self.centres, self.columns.padded())
 
     def vary(self, modes: dict[str, np.ndarray], forced: bool) -> tuple:
-        """(modes, noise, its variances at the rows). Keeps varying noise if the leave-one-out log
-        density gains more than two standard errors, or if it is forced."""
+        """(modes, noise, its level at the rows). Keeps varying noise if the leave-one-out log density
+        gains more than two standard errors, or if it is forced."""
         kernel, mode = next(iter(modes.items()))
-        same = float(np.exp(2 * mode[-1]))
-        level = np.full(len(self.y), np.log(same)), np.zeros(len(self.y))
-        scores, residuals = self._leave_out(kernel, mode, None, level)
-        varied = mode
+        constant, varied = self.columns, mode
+        scores, residuals = self._leave_out(kernel, mode, self._constant_level(mode))
         for _ in range(NUM_ROUNDS):
-            noise, *level = learn_noise(self.x, residuals, self.centres, self.order[:LEARNING_ROWS])
-            variances = np.exp(level[0])
-            _, varied = self.evidence(kernel, variances).minimise(varied, 100)
-            found, residuals = self._leave_out(kernel, varied, variances, tuple(level))
-        gain = found - scores
-        if forced or gain.mean() > 2 * gain.std() / np.sqrt(len(gain)):
-            return {kernel: varied}, noise, variances
+            rows = self.order[:LEARNING_ROWS]
+            noise, *level = learn_noise(constant.x, residuals, self.centres, rows)
+            self.columns = constant.with_noise(np.exp(level[0]))
+            _, varied = self.evidence(kernel).minimise(varied, 100)
+            varied_scores, residuals = self._leave_out(kernel, varied, tuple(level))
+        if forced or is_gain(varied_scores - scores):
+            return {kernel: varied}, noise, tuple(level)
+        self.columns = constant
         return modes, None, None
 
-    def average(
-        self, modes: dict[str, np.ndarray], known: np.ndarray | None, inference: str, seed: int
-    ) -> Mixture:
+    def average(self, modes: dict[str, np.ndarray], inference: str, seed: int) -> Mixture:
         """Hyperparameters about the modes with their weights, as many as there is time to fit; of the
         most probable kernel alone by NUTS, and its mode alone for "laplace" and "sgld"."""
         draw = chain_draws if inference == "nuts" else weighted_draws
         if inference != "exact":
             modes = dict([next(iter(modes.items()))])
-        cost = len(self.y) * float(len(self.centres)) ** 2
+        cost = len(self.columns.y) * float(len(self.centres)) ** 2
         most = 1 if inference in ("laplace", "sgld") else NUM_HYPER // len(modes)
         least = FEWEST if inference == "nuts" else 1
         count = int(np.clip(BUDGET / cost / len(modes), least, most))
-        return mix(
-            {
-                kernel: draw(self.evidence(kernel, known), mode, count, seed)
-                for kernel, mode in modes.items()
-            }
-        )
+        return mix({k: draw(self.evidence(k), mode, count, seed) for k, mode in modes.items()})
 
-    def _leave_out(self, kernel, mode, known, level: tuple) -> tuple[np.ndarray, np.ndarray]:
-        """Log density of each row given the others, and residuals with the noise's own variance."""
+    def calibrate(self, flat: np.ndarray, kernel: str, level: tuple | None) -> Calibration:
+        """By the rows left out one by one."""
+        level = self._constant_level(flat) if level is None else level
+        residuals, rest, _ = self._left_out(kernel, flat, level)
+        noise = [np.exp(level[0] + node * np.sqrt(level[1])) for node in NODES]
+        return calibrate(residuals, rest[None] + np.stack(noise), SHARES)
+
+    def _constant_level(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the logarithm of the noise's variance at each row."""
+        noise = self.columns.known + self.columns.learns * np.exp(2 * flat[-1])
+        return np.log(noise), np.zeros(len(noise))
+
+    def _left_out(self, kernel: str, flat: np.ndarray, level: tuple) -> tuple[np.ndarray, ...]:
+        """Residual of each row given the others, its variance without and with noise."""
         noise = np.exp(level[0])
-        fitted = self.fit(self.hyper(mode, kernel), known)
-        residuals, spread = leave_one_out(fitted, self.x, self.y, noise)
-        rest = np.maximum(spread - noise, 0.0)
-        return mixed_log_density(residuals, rest, level), residuals * np.sqrt(noise / spread)
+        fitted = self.fit(self.hyper(flat, kernel))
+        residuals, spread = leave_one_out(fitted, self.columns.x, self.columns.y, noise)
+        return residuals, np.maximum(spread - noise, 0.0), spread
+
+    def _leave_out(self, kernel: str, flat: np.ndarray, level: tuple) -> tuple:
+        """Log density of each row given the others, and residuals with the noise's own variance."""
+        residuals, rest, spread = self._left_out(kernel, flat, level)
+        own = residuals * np.sqrt(np.exp(level[0]) / spread)
+        return mixed_log_density(residuals, rest, level), own
+
+
+def is_gain(gain: np.ndarray) -> bool:
+    """Whether differences of log densities are larger than chance makes them."""
+    return bool(gain.mean() > SURE * gain.std() / np.sqrt(len(gain)))
+
+
+def new_noise(columns: Columns, hyper: Hyper) -> float:
+    """Variance of the noise of a new observation where it is the same everywhere."""
+    learned = float(np.exp(2 * hyper.noise)) if np.any(columns.learns > 0) else 0.0
+    # Of repeated rows a single observation is meant.
+    return learned + float(np.mean(columns.known))
 
 
 def _best(modes: dict[str, np.ndarray], evidences: dict[str, Evidence]) -> dict[str, np.ndarray]:
@@ -120,13 +166,3 @@ def _best(modes: dict[str, np.ndarray], evidences: dict[str, Evidence]) -> dict[
     losses = {name: evidences[name](mode)[0] for name, mode in modes.items()}
     order = sorted(modes, key=losses.__getitem__)
     return {n: modes[n] for n in order[:2] if losses[n] < losses[order[0]] + CLOSE}
-
-
-def choose_centres(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Where the units sit: at every row, or at the means of clusters where there are too many."""
-    if len(x) <= NUM_CENTRES:
-        return x
-    some = x[random.permutation(len(x))[: 10 * NUM_CENTRES]]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return kmeans2(some, some[:NUM_CENTRES], iter=5, minit="matrix")[0]

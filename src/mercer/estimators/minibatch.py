@@ -37,7 +37,6 @@ class Drawn(eqx.Module):
     root: Float[Array, "m m"]
     mode: Float[Array, " m"]
     readouts: Float[Array, "m s"]
-    noise: Float[Array, ""]
 
     def units(self, x: Float[Array, "n d"]) -> Float[Array, "n m"]:
         """What the white readout is multiplied by at each row."""
@@ -46,10 +45,7 @@ class Drawn(eqx.Module):
 
     def moments(self, x: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of u at each row, tail included."""
-        x = jnp.asarray(x)
-        units = self.units(x)
-        away = units @ (self.readouts - self.mode[:, None])
-        return units @ self.mode, jnp.mean(away**2, axis=1) + self.tail.variances(x)
+        return _moments(self, jnp.asarray(x))
 
     def draw(self, key: PRNGKeyArray, x: ArrayLike, count: int) -> Array:
         """Functions at the rows, jointly; the tail is independent from row to row."""
@@ -59,6 +55,13 @@ class Drawn(eqx.Module):
         paths = (self.units(x) @ self.readouts[:, chosen]).T
         noise = jax.random.normal(second, paths.shape)
         return paths + jnp.sqrt(self.tail.variances(x))[None] * noise
+
+
+@eqx.filter_jit
+def _moments(drawn: Drawn, x: Float[Array, "n d"]) -> tuple[Array, Array]:
+    units = drawn.units(x)
+    away = units @ (drawn.readouts - drawn.mode[:, None])
+    return units @ drawn.mode, jnp.mean(away**2, axis=1) + drawn.tail.variances(x)
 
 
 class BatchedReadout(Density):
@@ -125,8 +128,7 @@ def draw_readout(
         progress=False,
     ).complete()
     drawn = jnp.asarray(draws.recorded.reshape(-1, num_units).T)
-    noise = rows.learns * jnp.exp(2 * hyper.noise)
-    return Drawn(tail, root, density.readout(mode), drawn, noise)
+    return Drawn(tail, root, density.readout(mode), drawn)
 
 
 @eqx.filter_jit

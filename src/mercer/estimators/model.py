@@ -29,13 +29,32 @@ NOTHING = 1e12
 
 
 class Rows(NamedTuple):
-    """Data; noise has the variances `known` and, where `learns` is one, the learned variance."""
+    """Data; the variance of noise is `known` plus `learns` times the learned one. Repeated rows have
+    left their scatter, with its degrees of freedom."""
 
     x: Float[Array, "n d"]
     y: Float[Array, " n"]
     known: Float[Array, " n"]
-    learns: Float[Array, ""]
+    learns: Float[Array, " n"]
     present: Float[Array, " n"]
+    freedom: Float[Array, ""]
+    scatter: Float[Array, ""]
+
+    def log_evidence(self, hyper: Hyper) -> Float[Array, ""]:
+        """log p(y | X) of the process itself."""
+        kernel = hyper.covariance
+        inner = kernel.matrix(self.x, self.x) * jnp.outer(self.present, self.present)
+        # What a kernel of kept modes leaves out is each row's own.
+        tail = jnp.maximum(kernel.diagonal(self.x) - jnp.diag(inner), 0.0)
+        diagonal = jnp.where(self.present > 0, noise_variances(hyper, self) + tail, 1.0)
+        absent = self.present.shape[0] - jnp.sum(self.present)
+        value = normal_log_density(inner + jnp.diag(diagonal), self.y * self.present)
+        return value + 0.5 * math.log(2 * math.pi) * absent + self._log_scatter(hyper)
+
+    def _log_scatter(self, hyper: Hyper) -> Float[Array, ""]:
+        """log density of the scatter of repeated rows, a scaled χ²."""
+        noise = jnp.exp(2 * hyper.noise)
+        return -0.5 * (self.freedom * jnp.log(noise) + self.scatter / noise)
 
 
 def padded_size(count: int) -> int:
@@ -51,17 +70,38 @@ def pad(array: np.ndarray, size: int, value: float = 0.0) -> np.ndarray:
     return np.pad(array, more, constant_values=value)
 
 
-def make_rows(x: np.ndarray, y: np.ndarray, known: np.ndarray | None = None) -> Rows:
-    """Rows of data with noise to be learned, or of known variances."""
-    size = padded_size(len(y))
-    given = np.zeros(len(y)) if known is None else np.asarray(known, float)
-    return Rows(
-        jnp.asarray(pad(np.asarray(x, float), size)),
-        jnp.asarray(pad(np.asarray(y, float), size)),
-        jnp.asarray(pad(given, size, NOTHING)),
-        jnp.asarray(float(known is None)),
-        jnp.asarray(pad(np.ones(len(y)), size)),
-    )
+class Columns(NamedTuple):
+    """Rows of data as they come to a learner, all of the same length: variances of known noise, and
+    what the learned one is multiplied by; and the scatter that repeated rows have left."""
+
+    x: Float[np.ndarray, "n d"]
+    y: Float[np.ndarray, " n"]
+    known: Float[np.ndarray, " n"]
+    learns: Float[np.ndarray, " n"]
+    freedom: float = 0.0
+    scatter: float = 0.0
+
+    def at(self, chosen: np.ndarray) -> "Columns":
+        """Some of the rows, with their share of the scatter."""
+        share = len(chosen) / len(self.y)
+        arrays = (column[chosen] for column in self[:4])
+        return Columns(*arrays, share * self.freedom, share * self.scatter)
+
+    def with_noise(self, variances: np.ndarray) -> "Columns":
+        """The same rows, their noise known."""
+        return Columns(self.x, self.y, variances, np.zeros(len(self.y)))
+
+    def padded(self) -> Rows:
+        """As JAX's arrays, of one of a few sizes."""
+        size = padded_size(len(self.y))
+        columns = (
+            pad(np.asarray(self.x, float), size),
+            pad(np.asarray(self.y, float), size),
+            pad(self.known, size, NOTHING),
+            pad(self.learns, size),
+            pad(np.ones(len(self.y)), size),
+        )
+        return Rows(*map(jnp.asarray, (*columns, self.freedom, self.scatter)))
 
 
 def make_centres(points: np.ndarray) -> Float[Array, "W d"]:
@@ -74,18 +114,6 @@ def noise_variances(hyper: Hyper, rows: Rows) -> Float[Array, " n"]:
     """Variance of the noise of each row, with what keeps matrices invertible."""
     floor = JITTER * jnp.exp(2 * hyper.amplitude)
     return rows.known + rows.learns * jnp.exp(2 * hyper.noise) + floor
-
-
-def log_evidence(hyper: Hyper, rows: Rows) -> Float[Array, ""]:
-    """log p(y | X) of the process itself."""
-    kernel = hyper.covariance
-    inner = kernel.matrix(rows.x, rows.x) * jnp.outer(rows.present, rows.present)
-    # What a kernel of kept modes leaves out is each row's own.
-    tail = jnp.maximum(kernel.diagonal(rows.x) - jnp.diag(inner), 0.0)
-    diagonal = jnp.where(rows.present > 0, noise_variances(hyper, rows) + tail, 1.0)
-    absent = rows.present.shape[0] - jnp.sum(rows.present)
-    value = normal_log_density(inner + jnp.diag(diagonal), rows.y * rows.present)
-    return value + 0.5 * math.log(2 * math.pi) * absent
 
 
 @jax.custom_vjp
@@ -113,14 +141,14 @@ normal_log_density.defvjp(_with_factor, _derivative)
 
 
 class Fitted(eqx.Module):
-    """A radial network given data, and the variance of the noise that was learned."""
+    """A radial network given data."""
 
     frozen: Frozen
-    noise: Float[Array, ""]
 
     def moments(self, x: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of u at each row, tail included."""
-        return self.frozen.moments(x)
+        local = self.frozen.posterior.local
+        return _moments(self.frozen, x) if local is None else self.frozen.moments(x)
 
     def leave_one_out(self, x: ArrayLike, y: ArrayLike, noise: ArrayLike) -> tuple[Array, Array]:
         """Residual and variance of each row of the data as the others predict it.
@@ -139,6 +167,11 @@ class Fitted(eqx.Module):
         first, second = jax.random.split(key)
         drawn = jax.vmap(self.frozen.draw)(jax.random.split(first, count))
         return with_tail(second, self.frozen, drawn, jnp.asarray(x))
+
+
+@eqx.filter_jit
+def _moments(frozen: Frozen, x: Array) -> tuple[Array, Array]:
+    return frozen.moments(x)
 
 
 def with_tail(key: Array, frozen: Frozen, drawn: dict, x: Float[Array, "n d"]) -> Array:
@@ -165,7 +198,7 @@ def fit(hyper: Hyper, centres: Float[Array, "W d"], rows: Rows) -> Fitted:
     data = rows.x, rows.y
     prior = make_prior(hyper, centres)
     posterior = Posterior(prior, Gaussian(scale), data, tail="independent")
-    return Fitted(Frozen(posterior), rows.learns * jnp.exp(2 * hyper.noise))
+    return Fitted(Frozen(posterior))
 
 
 def leave_one_out(

@@ -16,7 +16,7 @@ from scipy import special, stats
 
 from .evidence import Evidence, find_mode
 from .hyperparameters import as_kind, unpack
-from .model import Fitted, fit, leave_one_out, make_rows
+from .model import Columns, Fitted, fit, leave_one_out
 
 # Mean and variance of log χ² with one degree of freedom.
 LOG_MEAN, LOG_VARIANCE = -1.2703628454614782, math.pi**2 / 2
@@ -24,21 +24,36 @@ LOG_MEAN, LOG_VARIANCE = -1.2703628454614782, math.pi**2 / 2
 KERNEL = "squared-exponential"
 # Squares below this share of their mean are as good as zero: logarithms are cut there.
 SMALLEST = 1e-4
+# The least that variances are multiplied by: rows that were left out are a sample.
+LEAST_FACTOR = 0.5
 # Nodes and weights of the average over log σ²'s uncertainty: three-point Gauss–Hermite.
 NODES = np.array([-math.sqrt(3.0), 0.0, math.sqrt(3.0)])
 SHARES = np.array([1 / 6, 2 / 3, 1 / 6])
 
 
 class VaryingNoise(eqx.Module):
-    """log σ²(x), a network given the residuals' logarithms, about their mean `level`."""
+    """log σ²(x), a network given the residuals' logarithms, about their mean `level`.
+
+    σ² is added to variances or, where it `multiplies`, a factor of them, `LEAST_FACTOR` or more.
+    """
 
     network: Fitted
     level: Float[Array, ""]
+    multiplies: Float[Array, ""]
 
     def log_variance(self, x: Float[Array, "n d"]) -> tuple[Array, Array]:
         """Mean and variance of log σ² at the rows."""
         mean, variance = self.network.moments(x)
         return self.level + mean, variance
+
+    def widen(
+        self, variances: Float[np.ndarray, "c n"], level: np.ndarray, spread: np.ndarray
+    ) -> Float[np.ndarray, "cs n"]:
+        """Variances with the noise, one for each of the nodes, given mean and variance of log σ²."""
+        noise = np.exp(level + NODES[:, None] * np.sqrt(spread))
+        factor = np.maximum(noise, LEAST_FACTOR)
+        both = variances[:, None] * factor if self.multiplies else variances[:, None] + noise
+        return both.reshape(-1, variances.shape[1])
 
 
 def learn_noise(
@@ -53,12 +68,12 @@ def learn_noise(
     logs = np.log(np.maximum(squares, SMALLEST * squares.mean())) - LOG_MEAN
     level = logs.mean()
     known = np.full(len(logs), LOG_VARIANCE)
+    columns = Columns(x, logs - level, known, np.zeros(len(logs)))
     kernel = as_kind(KERNEL)
-    evidence = Evidence(make_rows(x[rows], logs[rows] - level, known[rows]), kernel)
-    hyper = unpack(jnp.asarray(find_mode(evidence)), kernel)
-    fitted = fit(hyper, centres, make_rows(x, logs - level, known))
+    hyper = unpack(jnp.asarray(find_mode(Evidence(columns.at(rows).padded(), kernel))), kernel)
+    fitted = fit(hyper, centres, columns.padded())
     missed, spread = leave_one_out(fitted, x, logs - level, known)
-    noise = VaryingNoise(fitted, jnp.asarray(level))
+    noise = VaryingNoise(fitted, jnp.asarray(level), jnp.zeros(()))
     return noise, logs - missed, np.maximum(spread - LOG_VARIANCE, 0.0)
 
 

@@ -24,10 +24,12 @@ from ..kernels import NAMES
 from ..spectra import Spectrum
 from ..threads import SMALL, few_threads
 from .hyperparameters import Hyper, ModalKernel, as_kind
-from .learner import Learner
+from .learner import EXACT_ROWS, ExactLearner
+from .local import LocalLearner
 from .minibatch import Drawn
-from .model import Fitted, pad, padded_size
+from .model import Columns, Fitted, pad, padded_size
 from .noise import NODES, SHARES
+from .repeats import merge_rows, rounding_variance
 
 # In units of the training range: beyond this a prediction is the prior's, more or less.
 FAR = 0.5
@@ -69,11 +71,15 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         noise: Any = "auto",
         inference: str = "exact",
         random_state: Any = 0,
+        max_seconds: float = 60.0,
+        max_memory: float = 1e9,
     ):
         self.kernel = kernel
         self.noise = noise
         self.inference = inference
         self.random_state = random_state
+        self.max_seconds = max_seconds
+        self.max_memory = max_memory
 
     def fit(self, X: Any, y: Any) -> "MercerRegressor":
         """Learn from rows X of shape (n, d) and targets y of shape (n,)."""
@@ -130,20 +136,19 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
 
     def _learn(self, x: np.ndarray, y: np.ndarray, known: np.ndarray | None) -> None:
         seed = self._seed()
-        random = np.random.default_rng(seed)
-        learner = Learner(x, y, self._kernels(), random)
-        modes, self.noise_ = learner.find_modes(known), None
-        if known is None and np.ptp(y) > 0 and self._may_vary(len(y)):
-            modes, self.noise_, known = learner.vary(modes, self.noise == "input-dependent")
-        mixture = learner.average(modes, known, self.inference, seed)
-        self.weights_ = mixture.weights
-        pairs = zip(mixture.draws, mixture.kernels, strict=True)
-        self.hyper_ = [learner.hyper(draw, kernel) for draw, kernel in pairs]
-        if self.inference == "sgld":
-            fitted = [learner.draw(self.hyper_[0], known, seed)]
+        random, columns = np.random.default_rng(seed), make_columns(x, y, known)
+        if len(columns.y) <= EXACT_ROWS:
+            learner: Any = ExactLearner(columns, self._kernels(), random)
         else:
-            fitted = [learner.fit(hyper, known) for hyper in self.hyper_]
-        self.components_, self.noise_ = _kept(fitted), _kept(self.noise_)
+            budget = self.max_seconds, self.max_memory
+            learner = LocalLearner(columns, self._kernels(), random, *budget)
+        learns = known is None and np.ptp(y) > 0
+        may_vary = learns and self.noise == "auto" and len(y) >= ENOUGH_ROWS
+        must_vary = learns and self.noise == "input-dependent"
+        learned = learner.learn(may_vary, must_vary, self.inference, seed)
+        self.weights_, self.hyper_ = learned.weights, learned.hyper
+        self.components_, self.noise_ = _kept(learned.components), _kept(learned.varying)
+        self.noise_variances_, self.calibration_ = learned.noise, learned.calibration
 
     def _seed(self) -> int:
         """The seed itself, or one drawn from scikit-learn's other ways to give it."""
@@ -169,20 +174,19 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         names = NAMES if self.kernel == "auto" else (self.kernel,)
         return {name: as_kind(name) for name in names}
 
-    def _may_vary(self, count: int) -> bool:
-        return self.noise == "input-dependent" or (self.noise == "auto" and count >= ENOUGH_ROWS)
-
     def _components(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of a new observation by each component, shape (components, n)."""
         inputs = self._inputs(X)
         with jax.enable_x64(True):
-            found = [_moments(component, inputs) for component in self.components_]
-            means, variances = (np.stack(parts) for parts in zip(*found, strict=True))
+            moments = [_in_blocks(component.moments, inputs) for component in self.components_]
+            means, variances = (np.stack(parts) for parts in zip(*moments, strict=True))
+            variances = variances + self.noise_variances_[:, None]
             if self.noise_ is not None:
-                level, spread = _in_blocks(self.noise_.log_variance, inputs)
-                noise = [np.exp(level + node * np.sqrt(spread)) for node in NODES]
+                level = _in_blocks(self.noise_.log_variance, inputs)
                 means = np.repeat(means, len(NODES), axis=0)
-                variances = np.concatenate([[v + n for n in noise] for v in variances])
+                variances = self.noise_.widen(variances, *level)
+            else:
+                variances = self.calibration_(variances)
         return self.y_mean_ + self.y_scale_ * means, self.y_scale_**2 * variances
 
     @property
@@ -256,6 +260,15 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         return np.broadcast_to(noise, (count,))
 
 
+def make_columns(x: np.ndarray, y: np.ndarray, known: np.ndarray | None) -> Columns:
+    """Rows with known noise as they are; with noise to be learned, equal ones merged."""
+    if known is not None:
+        return Columns(x, y, known, np.zeros(len(y)))
+    merged = merge_rows(x, y)
+    floor = rounding_variance(y) / merged.counts
+    return Columns(merged.x, merged.y, floor, 1 / merged.counts, merged.freedom, merged.scatter)
+
+
 def _levels(quantiles: Any) -> np.ndarray:
     """Quantiles as numbers between 0 and 1."""
     try:
@@ -278,27 +291,16 @@ def _kept(found: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, found)
 
 
-def _moments(component: Fitted | Drawn, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of a new observation but for noise that varies."""
-    mean, variance = _in_blocks(component.moments, inputs)
-    return mean, variance + float(component.noise)
-
-
 def _in_blocks(function: Callable, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays that a function makes of rows, a block of rows at a time."""
     size = min(CHUNK, padded_size(len(inputs)))
     found = []
     for begin in range(0, len(inputs), size):
         rows = inputs[begin : begin + size]
-        first, second = _call(function, jnp.asarray(pad(rows, size)))
+        first, second = function(jnp.asarray(pad(rows, size)))
         found.append((np.asarray(first)[: len(rows)], np.asarray(second)[: len(rows)]))
     firsts, seconds = zip(*found, strict=True)
     return np.concatenate(firsts), np.concatenate(seconds)
-
-
-@eqx.filter_jit
-def _call(function: Callable, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return function(x)
 
 
 @eqx.filter_jit
