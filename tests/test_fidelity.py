@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 import mercer
-from mercer.fidelity import mean_offset, moves, network_covariance, widen
+from mercer.advice import moves, widen
+from mercer.fidelity import mean_offset, network_covariance
 
 UNIT = mercer.Interval(0, 1)
 LAPLACIAN = mercer.Laplacian(UNIT, 100) ** 2 if jax.config.read("jax_enable_x64") else None

@@ -3,16 +3,23 @@
 import dataclasses
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from .domains import Box
+from .domains import Box, RealLine
 from .fidelity import comparison_points, fidelity
+from .kernels import SpectrumKernel
 from .networks import FourierMLP
 from .prior import Prior
 from .spectra import Spectrum
 from .spectra.boundary import Boundary
+
+# Pairs of points whose covariances are computed at once.
+BATCH = 64
+SIDE_WORDS = {"dirichlet": "zero", "neumann": "zero slope on average"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,13 +108,12 @@ def describe(what: Spectrum | Prior) -> Description | PriorDescription:
     """
     if isinstance(what, Prior):
         return _describe_prior(what)
-    domain = what.domain
     what.check()
-    points = comparison_points(domain)
-    variance = np.asarray(jax.lax.map(lambda x: what.kernel(x, x), points))
-    mean = float(what.trace) / domain.measure
+    points = comparison_points(what.domain)
+    variance = np.asarray(_covariances(what, points, points))
+    mean = float(what.trace) / what.domain.measure
     return Description(
-        dimension=domain.dimension,
+        dimension=what.domain.dimension,
         num_modes=what.num_modes,
         variance=(float(max(variance.min(), 0.0)), mean, float(variance.max())),
         kept_share=float(what.cumulative_ratio[-1]),
@@ -127,41 +133,53 @@ def _describe_prior(prior: Prior) -> PriorDescription:
             "describe takes a prior over one network; describe the spectra one by one."
         )
     (term,) = terms
-    error = fidelity(prior).relative_error
+    kernel = term.energy and term.energy.kernel
+    if not isinstance(kernel, SpectrumKernel):
+        raise ValueError(
+            "describe takes a prior whose energy is that of a spectrum; look at its fidelity."
+        )
     network = term.network if isinstance(term.network, FourierMLP) else None
     return PriorDescription(
-        process=describe(term.energy.spectrum),
+        process=describe(kernel.spectrum),
         width=network and network.width,
         num_parameters=sum(leaf.size for leaf in jax.tree.leaves(prior.params)),
         num_points=term.energy.points.shape[0],
         readout_scale=network and float(network.readout_scale),
         frequency_scale=network and math.sqrt(float(np.mean(network.frequencies**2))),
-        relative_error=error,
+        relative_error=fidelity(prior).relative_error,
     )
+
+
+def _covariances(
+    spectrum: Spectrum, s: Float[Array, "p d"], t: Float[Array, "p d"]
+) -> Float[Array, " p"]:
+    """k(s, t) for pairs of points."""
+    # The process is the same however many modes are kept: one compiled program serves them all.
+    return _map_pairs(spectrum.with_modes(1), s, t)
+
+
+@eqx.filter_jit
+def _map_pairs(
+    spectrum: Spectrum, s: Float[Array, "p d"], t: Float[Array, "p d"]
+) -> Float[Array, " p"]:
+    return jax.lax.map(lambda pair: spectrum.kernel(*pair), (s, t), batch_size=BATCH)
 
 
 def _correlation_length(spectrum: Spectrum) -> float:
     """Distance from the middle of the domain at which the correlation first is 1/e."""
     domain = spectrum.domain
-    if not isinstance(domain, Box):
-        middle, reach = jnp.zeros(domain.dimension), getattr(domain, "scale", math.nan)
-        if math.isnan(reach):
-            return math.nan
+    if isinstance(domain, Box):
+        middle, reach = np.add(domain.lower, domain.upper) / 2, domain.lengths[0] / 2
+    elif isinstance(domain, RealLine):
+        middle, reach = np.zeros(1), domain.scale
     else:
-        middle, reach = (
-            (jnp.asarray(domain.lower) + jnp.asarray(domain.upper)) / 2,
-            domain.lengths[0] / 2,
-        )
-    lags = np.linspace(0, reach, 2001)[1:]
-    direction = jnp.eye(domain.dimension)[0]
-    at_middle = spectrum.kernel(middle, middle)
-
-    def correlation(lag):
-        x = middle - lag * direction
-        return spectrum.kernel(middle, x) / jnp.sqrt(at_middle * spectrum.kernel(x, x))
-
-    values = np.asarray(jax.lax.map(correlation, jnp.asarray(lags)))
-    below = values < math.exp(-1)
+        return math.nan
+    lags = np.linspace(0, reach, 2001)
+    line = jnp.asarray(middle - lags[:, None] * np.eye(domain.dimension)[0])
+    centre = jnp.broadcast_to(line[:1], line.shape)
+    variance = _covariances(spectrum, line, line)
+    correlation = _covariances(spectrum, centre, line) / jnp.sqrt(variance[0] * variance)
+    below = np.asarray(correlation < math.exp(-1))
     return float(lags[np.argmax(below)]) if below.any() else math.inf
 
 
@@ -199,19 +217,15 @@ def _means(order: float) -> str:
 def _boundary_words(boundary: Boundary | None) -> str:
     if boundary is None:
         return "nothing is imposed"
-    words = {
-        "dirichlet": "zero",
-        "neumann": "zero slope on average",
-        "periodic": "periodic",
-    }
-    sides = []
-    for axis, (lower, upper) in enumerate(boundary):
-        where = f" of axis {axis}" if len(boundary) > 1 else ""
-        if lower == upper == "periodic":
-            sides.append(f"periodic{where}")
-        elif lower == upper:
-            sides.append(f"{words[lower]} at both sides{where}")
-        else:
-            sides.append(f"{words[lower]} at the lower side{where}")
-            sides.append(f"{words[upper]} at the upper side{where}")
-    return "; ".join(sides)
+    axes = [f" of axis {axis}" if len(boundary) > 1 else "" for axis in range(len(boundary))]
+    return "; ".join(_side_words(*sides, axis) for sides, axis in zip(boundary, axes, strict=True))
+
+
+def _side_words(lower: str, upper: str, axis: str) -> str:
+    if lower == "periodic":
+        return f"periodic{axis}"
+    if lower == upper:
+        return f"{SIDE_WORDS[lower]} at both sides{axis}"
+    return (
+        f"{SIDE_WORDS[lower]} at the lower side{axis}; {SIDE_WORDS[upper]} at the upper side{axis}"
+    )

@@ -218,7 +218,8 @@ def _check_resolution(gram: Float[Array, "K K"], points: Any, spectrum: Spectrum
     if points == enough:
         remedy = (
             "the eigenfunctions themselves are not orthonormal to this accuracy: keep fewer modes, "
-            "or make a Nystrom spectrum with more num_points"
+            "make a Nystrom spectrum with more num_points or, on a box many times its own size away "
+            "from zero, subtract its lower corner from the inputs"
         )
     raise ValueError(
         f"quadrature with {points} points to an axis cannot tell the {gram.shape[0]} modes apart "

@@ -1,27 +1,25 @@
 """How closely a network follows its process, a priori and given data, in closed form."""
 
-import math
-import zlib
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float
 
+from .advice import moves, one_network, own_key
 from .checks import default_float
 from .coordinates import Frozen
 from .domains import Box, Domain, require_inside
 from .energy import Quadrature, RootEnergy
-from .kernels import as_kernel
-from .linear import map_rows
-from .networks import FourierMLP
+from .kernels import Kernel, KernelLike, SpectrumKernel, as_kernel
+from .linear import Law, map_rows
 from .parameters import features, is_network, offset
 from .posterior import Posterior
 from .prior import Prior
 from .process import GaussianProcess
+from .spectra import Spectrum
 from .terms import Term
 
 GRID = {1: 101, 2: 13, 3: 5}
@@ -66,17 +64,15 @@ class Fidelity(eqx.Module):
     @property
     def advice(self) -> str:
         """One sentence: the change that lowers the error most, each having been tried."""
-        tried = [(fidelity(prior).relative_error, words) for words, prior in moves(self.prior)]
-        best, words = min(tried)
-        if best > WORTH_WHILE * self.relative_error:
+        errors = {words: fidelity(prior).relative_error for words, prior in moves(self.prior)}
+        best, own = min(errors, key=errors.get), self.relative_error
+        if errors[best] > WORTH_WHILE * own:
             return (
-                f"No single step helps: of {', '.join(w for _, w in tried)}, none brings the "
-                f"relative error of {self.relative_error:.2g} down."
+                f"No single step helps: of {', '.join(errors)}, none brings the relative error of "
+                f"{own:.2g} down."
             )
-        return (
-            f"{words[0].upper()}{words[1:]}: the relative error falls from "
-            f"{self.relative_error:.2g} to {best:.2g}."
-        )
+        step = best[0].upper() + best[1:]
+        return f"{step}: the relative error falls from {own:.2g} to {errors[best]:.2g}."
 
     def __repr__(self) -> str:
         return (
@@ -134,10 +130,9 @@ def fidelity(model: Prior | Posterior, points: ArrayLike | list | None = None) -
         return compare_posterior(model, points)
     model.require_exact()
     structure = jax.tree.structure(model.network(model.params), is_leaf=is_network)
-    terms = model.terms(model.params)
     results = [
-        None if term.energy is None else _compare(model, i, term, points)
-        for i, term in enumerate(terms)
+        None if term.energy is None else _compare(model, index, term, points)
+        for index, term in enumerate(model.terms(model.params))
     ]
     return jax.tree.unflatten(structure, results)
 
@@ -146,15 +141,19 @@ def _compare(prior: Prior, index: int, term: Term, points: Float[Array, "p d"] |
     points = comparison_points(term.energy) if points is None else points
     require_inside(term.energy.domain, points, "points")
     kernel = kernel_matrix(term.energy.kernel, points)
-    return Fidelity(
-        points,
-        network_covariance(prior, term, points),
-        kernel,
-        layer_errors(prior, index, points, kernel),
-        float(jnp.max(jnp.abs(mean_offset(prior, term, points)))),
-        float(outside_share(prior, term)),
-        _with(prior, term),
-    )
+    covariance, mean_error, outside = _compare_layer(prior, term, points)
+    errors = layer_errors(prior, index, points, kernel)
+    own = one_network(prior, term)
+    return Fidelity(points, covariance, kernel, errors, float(mean_error), float(outside), own)
+
+
+@eqx.filter_jit
+def _compare_layer(prior: Prior, term: Term, points: Float[Array, "p d"]) -> tuple[Array, ...]:
+    """The covariance, the error of the mean and the share outside, given the hidden layer."""
+    law = prior.readout_law(term)
+    mean_error = jnp.max(jnp.abs(mean_offset(prior, term, points, law)))
+    covariance = law.covariance(prior.white_features(term.network, points))
+    return covariance, mean_error, outside_share(prior, term, law)
 
 
 @eqx.filter_jit
@@ -168,8 +167,10 @@ def network_covariance(
 def layer_errors(
     prior: Prior, index: int, points: Float[Array, "p d"], kernel: Float[Array, "p p"]
 ) -> Float[Array, " l"]:
-    """Relative error of network `index` at hidden layers drawn from the prior; where none is random,
-    at the one there is."""
+    """Relative errors of network `index` at hidden layers drawn from the prior.
+
+    Where nothing but the readout is random, the error at the one layer there is.
+    """
     if not _has_hidden(prior, index):
         own = network_covariance(prior, prior.terms(prior.params)[index], points)
         return jnp.max(jnp.abs(own - kernel))[None] / jnp.max(jnp.diag(kernel))
@@ -192,33 +193,27 @@ def _has_hidden(prior: Prior, index: int) -> bool:
     return len(jax.tree.leaves(part)) > len(jax.tree.leaves(prior.where(part)))
 
 
-def own_key(prior: Prior) -> PRNGKeyArray:
-    """A random key that the prior's own parameters seed: the same prior, the same numbers."""
-    flat = np.asarray(ravel_pytree(prior.params)[0])
-    return jax.random.key(zlib.crc32(flat.tobytes()))
-
-
-@eqx.filter_jit
-def outside_share(prior: Prior, term: Term) -> Float[Array, ""]:
+def outside_share(prior: Prior, term: Term, law: Law) -> Float[Array, ""]:
     """The share of the prior's variance in functions that the kept modes do not see."""
     if not isinstance(term.energy, Quadrature):
         return jnp.zeros(())
-    law, (mixing, _) = prior.readout_law(term), prior.energy_rows(term)
+    mixing = prior.energy_rows(term).mixing
     kept = jnp.exp(term.energy.spectrum.log_eigenvalues) * map_rows(law.variance, mixing)
 
-    def variance(points):
+    def variance(points: Float[Array, "q d"]) -> Float[Array, " q"]:
         return law.variance(prior.white_features(term.network, points))
 
     total = jnp.sum(term.energy.weights * map_rows(variance, term.energy.points))
     return jnp.maximum(1 - jnp.sum(kept) / total, 0.0)
 
 
-@eqx.filter_jit
-def mean_offset(prior: Prior, term: Term, points: Float[Array, "p d"]) -> Float[Array, " p"]:
+def mean_offset(
+    prior: Prior, term: Term, points: Float[Array, "p d"], law: Law | None = None
+) -> Float[Array, " p"]:
     """E u − m at the points."""
-    weights = prior.reference * prior.readout_law(term).mean()
+    weights = prior.reference * (law or prior.readout_law(term)).mean()
 
-    def off(x):
+    def off(x: Float[Array, " d"]) -> Float[Array, ""]:
         expected = offset(term.network, prior.where, x)
         expected = expected + features(term.network, prior.where, x) @ weights
         return expected if term.mean is None else expected - term.mean(x)
@@ -239,29 +234,37 @@ def compare_posterior(
     terms = posterior.prior.terms(posterior.prior.params)
     if len(terms) != 1:
         raise ValueError("the fidelity of a posterior is known for one network.")
-    (term,) = terms
+    (term,), inputs = terms, posterior.inputs
     if points is None:
-        every = -(-posterior.inputs.shape[0] // NUM_COMPARED)
-        points = posterior.inputs[::every]
-    energy = term.energy
-    small = posterior.inputs.shape[0] <= MAX_EXACT
-    process = GaussianProcess(energy.kernel if small else energy.spectrum, term.mean)
-    noise = posterior.likelihood.scale
-    exact = process.condition(posterior.inputs, posterior.targets, noise)
+        points = inputs[:: -(-len(inputs) // NUM_COMPARED)]
+    covariance = term.energy.kernel if len(inputs) <= MAX_EXACT else term.energy.spectrum
+    process = GaussianProcess(covariance, term.mean)
+    exact = process.condition(inputs, posterior.targets, posterior.likelihood.scale)
     mean, variance = frozen.moments(points)
     sd = jnp.sqrt(exact.variance(points))
     return PosteriorFidelity(points, (mean - exact.mean(points)) / sd, jnp.sqrt(variance) / sd)
 
 
-@eqx.filter_jit
-def kernel_matrix(kernel: Any, points: Float[Array, "p d"]) -> Float[Array, "p p"]:
+def kernel_matrix(kernel: KernelLike, points: Float[Array, "p d"]) -> Float[Array, "p p"]:
     """k(s, t) for all pairs of points, of a kernel or a spectrum."""
-    return as_kernel(kernel).matrix(points, points)
+    if isinstance(kernel, SpectrumKernel):
+        kernel = kernel.spectrum
+    # The process is the same however many modes are kept: one compiled program serves them all.
+    return _matrix(
+        as_kernel(kernel.with_modes(1) if isinstance(kernel, Spectrum) else kernel), points
+    )
+
+
+@eqx.filter_jit
+def _matrix(kernel: Kernel, points: Float[Array, "p d"]) -> Float[Array, "p p"]:
+    return kernel.matrix(points, points)
 
 
 def comparison_points(where: Domain | RootEnergy) -> Float[Array, "p d"]:
-    """Where covariances are compared: a grid, denser at the sides, to three dimensions;
-    above, a lattice; for an energy of points, some of these."""
+    """Points to compare covariances at: a grid, denser at the sides, in up to three dimensions.
+
+    In more dimensions a lattice; for an energy with points of its own, some of these.
+    """
     if isinstance(where, RootEnergy) and not isinstance(where, Quadrature):
         return where.points[:: -(-len(where.points) // NUM_LATTICE)]
     domain = where if isinstance(where, Domain) else where.domain
@@ -270,71 +273,3 @@ def comparison_points(where: Domain | RootEnergy) -> Float[Array, "p d"]:
         grid = np.meshgrid(*[axis] * domain.dimension, indexing="ij")
         return domain.from_unit(jnp.asarray(np.stack(grid, -1).reshape(-1, domain.dimension)))
     return domain.lattice(None, NUM_LATTICE)
-
-
-def moves(prior: Prior) -> list[tuple[str, Prior]]:
-    """Priors one step from this one, and the words for each step."""
-    (term,) = prior.terms(prior.params)
-    wider = _with(prior, term, reference=3 * prior.reference)
-    found = [("use a reference three times as wide", wider)]
-    if isinstance(term.network, FourierMLP):
-        found = _network_moves(prior, term)
-    if not isinstance(term.energy, Quadrature):
-        return found
-    spectrum = term.energy.spectrum
-    count = 2 * spectrum.num_modes
-    try:
-        finer = Quadrature(spectrum.with_modes(count))
-    except ValueError:
-        return found
-    return [*found, (f"keep {count} modes", _with(prior, term, energy=finer))]
-
-
-def _network_moves(prior: Prior, term: Term) -> list[tuple[str, Prior]]:
-    network = term.network
-
-    def changed(where, value) -> Prior:
-        return _with(prior, term, network=eqx.tree_at(where, network, value))
-
-    scale = 3 * network.readout_scale
-    wider = _with(prior, term, network=widen(network, own_key(prior)))
-    return [
-        (f"widen the network to {2 * network.width} units", wider),
-        ("double the frequency_scale", changed(lambda n: n.frequencies, 2 * network.frequencies)),
-        ("halve the frequency_scale", changed(lambda n: n.frequencies, network.frequencies / 2)),
-        (f"raise the readout_scale to {scale:g}", changed(lambda n: n.readout_scale, scale)),
-    ]
-
-
-def _with(
-    prior: Prior,
-    term: Term,
-    energy: Any = None,
-    network: Any = None,
-    reference: float | None = None,
-) -> Prior:
-    """The prior of one network alone, with some part of it changed."""
-    return Prior(
-        term.energy if energy is None else energy,
-        term.network if network is None else network,
-        prior.reference if reference is None else reference,
-        term.mean,
-        normalised=True,
-        readout=prior.where,
-    )
-
-
-def widen(network: FourierMLP, key: PRNGKeyArray, factor: float = 2.0) -> FourierMLP:
-    """The same network with more units; those it has stay, new ones are drawn alike."""
-    width = math.ceil(network.width * factor)
-
-    def grow(leaf: Array, axis: int, index: int) -> Array:
-        shape = tuple(width - network.width if i == axis else n for i, n in enumerate(leaf.shape))
-        new = jax.random.normal(jax.random.fold_in(key, 2 * index + axis), shape, leaf.dtype)
-        return jnp.concatenate([leaf, new], axis)
-
-    weights = [grow(w, 0, i) for i, w in enumerate(network.weights)]
-    weights[1:] = [grow(w, 1, i) for i, w in enumerate(weights[1:], start=1)]
-    biases = [grow(b, 0, 100 + i) for i, b in enumerate(network.biases)]
-    parts = tuple(weights), tuple(biases), grow(network.readout, 0, len(weights))
-    return eqx.tree_at(lambda n: (n.weights, n.biases, n.readout), network, parts)
