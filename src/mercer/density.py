@@ -26,7 +26,8 @@ class Density(eqx.Module):
     """
 
     # By identity, so that jax.jit takes a density as it takes any function.
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     @property
     @abstractmethod

@@ -151,7 +151,9 @@ def coefficient_spectrum(values: ArrayLike) -> CoefficientSpectrum:
     return CoefficientSpectrum(variance, np.sqrt(2 / effective), np.array(p_value))
 
 
-def coverage(targets: ArrayLike, lower: ArrayLike | list, upper: ArrayLike | list) -> float:
+def coverage(
+    targets: ArrayLike, lower: ArrayLike | list[Any], upper: ArrayLike | list[Any]
+) -> float:
     """Share of targets inside their interval."""
     inside = (np.asarray(targets) >= np.asarray(lower)) & (np.asarray(targets) <= np.asarray(upper))
     return float(np.mean(inside))

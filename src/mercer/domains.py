@@ -5,6 +5,7 @@ A point is an array of shape (d,). On a one-dimensional domain a plain number wi
 
 import functools
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -26,7 +27,7 @@ from .checks import (
 from .lattice import rank_one_lattice
 
 Points = Float[Array, "n d"]
-PointLike = ArrayLike | list | tuple
+PointLike = ArrayLike | list[Any] | tuple[Any, ...]
 Rule = tuple[Float[Array, "n d"], Float[Array, " n"]]
 MAX_QUADRATURE_POINTS = 2**22
 # Units in the last place by which a point may miss the side that it was meant for.
@@ -113,11 +114,15 @@ class Box(Domain):
     lower: tuple[float, ...] = eqx.field(static=True)
     upper: tuple[float, ...] = eqx.field(static=True)
 
-    def __init__(self, lower: ArrayLike | tuple | list, upper: ArrayLike | tuple | list):
+    def __init__(
+        self,
+        lower: ArrayLike | tuple[Any, ...] | list[Any],
+        upper: ArrayLike | tuple[Any, ...] | list[Any],
+    ):
         self.lower = tuple(float(a) for a in np.atleast_1d(np.asarray(lower)))
         self.upper = tuple(float(b) for b in np.atleast_1d(np.asarray(upper)))
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if len(self.lower) != len(self.upper) or not self.lower:
             raise ValueError(
                 f"lower and upper need one entry per dimension, got {self.lower} and {self.upper}."
@@ -202,7 +207,7 @@ class RealLine(Domain):
 
     scale: float = eqx.field(static=True, converter=float)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         require_positive("scale", self.scale)
 
     @property
@@ -244,10 +249,10 @@ class Empirical(Domain):
 
     points: Float[Array, "n d"]
 
-    def __init__(self, points: ArrayLike | list):
+    def __init__(self, points: ArrayLike | list[Any]):
         self.points = jnp.asarray(points, default_float())
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.points.ndim != 2 or 0 in self.points.shape:
             raise ValueError(
                 f"points must have shape (n, d) with n, d >= 1, got {self.points.shape}."
@@ -334,7 +339,7 @@ def _legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
     return (nodes + 1) / 2, weights / 2
 
 
-def _tensor_rule(lower: tuple, lengths: tuple, counts: tuple[int, ...]) -> Rule:
+def _tensor_rule(lower: tuple[Any, ...], lengths: tuple[Any, ...], counts: tuple[int, ...]) -> Rule:
     rules = [_legendre(count) for count in counts]
     nodes = [a + length * r[0] for a, length, r in zip(lower, lengths, rules, strict=True)]
     weights = [length * r[1] for length, r in zip(lengths, rules, strict=True)]

@@ -31,7 +31,7 @@ class LogNormal(Hyperprior):
     median: Real
     spread: Real
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         require_positive("median", self.median)
         require_positive("spread", self.spread)
 
@@ -45,7 +45,7 @@ class Normal(Hyperprior):
     mean: Real
     spread: Real
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if not math.isfinite(self.mean):
             raise ValueError(f"mean must be finite, got {self.mean}.")
         require_positive("spread", self.spread)
@@ -64,7 +64,7 @@ class Above(Hyperprior):
     median: Real
     spread: Real
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if not math.isfinite(self.lower):
             raise ValueError(f"lower must be finite, got {self.lower}.")
         require_positive("median", self.median)
@@ -84,7 +84,7 @@ class Between(Hyperprior):
     lower: Real
     upper: Real
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
             raise ValueError(
                 f"limits must be finite, got {self.lower} and {self.upper}: a uniform prior "

@@ -26,7 +26,7 @@ from .parameters import is_network
 Observe = Callable[[Any, Float[Array, "n d"]], Any]
 
 
-Positive = ArrayLike | list | tuple | Hyperprior
+Positive = ArrayLike | list[Any] | tuple[Any, ...] | Hyperprior
 
 
 def values_at(u: Any, inputs: Float[Array, "n d"]) -> Any:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -247,7 +248,7 @@ def name_activation(activation: Activation) -> Activation:
     return {function: name for name, function in ACTIVATIONS.items()}.get(activation, activation)
 
 
-def _draw_layers(keys: list, sizes: list[int]) -> tuple[tuple, tuple, Float[Array, " W"]]:
+def _draw_layers(keys: list[Any], sizes: list[int]) -> tuple[tuple, tuple, Float[Array, " W"]]:
     """Weights, biases and the readout of layers with these sizes, all standard normal."""
     readout_key, *keys = keys
     depth = len(sizes) - 1

@@ -48,7 +48,7 @@ def roles(tree: PyTree) -> PyTree[str]:
     return jax.tree.unflatten(structure, [_role(tree, path) for path, _ in paths])
 
 
-def _role(node: Any, path: tuple) -> str:
+def _role(node: Any, path: tuple[Any, ...]) -> str:
     for key in path:
         if isinstance(key, GetAttrKey):
             fields = dataclasses.fields(node) if dataclasses.is_dataclass(node) else ()

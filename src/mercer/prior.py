@@ -163,13 +163,13 @@ class Prior(Density):
     def is_deterministic(self) -> bool:
         return all(energy.is_deterministic for energy in self._energies())
 
-    def batch(self, key: PRNGKeyArray) -> list:
+    def batch(self, key: PRNGKeyArray) -> list[Any]:
         """All the randomness of one evaluation, one entry a network."""
         terms = self.terms(self.params)
         keys = jax.random.split(key, len(terms))
         return [t.energy.batch(k) if t.energy else None for t, k in zip(terms, keys, strict=True)]
 
-    def __call__(self, params: Params, batch: list | None = None) -> Float[Array, ""]:
+    def __call__(self, params: Params, batch: list[Any] | None = None) -> Float[Array, ""]:
         terms = self.terms(params)
         batches = [None] * len(terms) if batch is None else batch
         value = self._reference_log_density(params)
@@ -223,7 +223,7 @@ class Prior(Density):
         flat, unravel = ravel_pytree(self.params)
         return unravel(self.reference * jax.random.normal(key, flat.shape, flat.dtype))
 
-    def with_readouts(self, params: Params, weights: list) -> Params:
+    def with_readouts(self, params: Params, weights: list[Any]) -> Params:
         """The parameters with these flat readout weights, one a network; None leaves it alone."""
         parts, structure = jax.tree.flatten(params, is_leaf=is_network)
         for i, flat in enumerate(weights):

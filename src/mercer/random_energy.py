@@ -36,7 +36,7 @@ class Lattice(SpectralEnergy):
     num_points: int = eqx.field(static=True)
     is_deterministic = False
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         require_count("num_points", self.num_points)
         require_usable(self.spectrum)
         self.spectrum.domain.lattice(None, self.num_points)

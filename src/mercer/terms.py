@@ -49,7 +49,7 @@ def make_terms(networks: PyTree, energy: PyTree, mean: PyTree) -> list[Term]:
     return [Term(*parts) for parts in zip(leaves, energies, means, strict=True)]
 
 
-def _match(tree: Any, structure: Any, name: str, is_member: Callable[[Any], bool]) -> list:
+def _match(tree: Any, structure: Any, name: str, is_member: Callable[[Any], bool]) -> list[Any]:
     """One entry of `tree` a network: the same for all, or one each."""
     if tree is None or is_member(tree):
         return [tree] * structure.num_leaves
@@ -111,7 +111,7 @@ def _check_mean(mean: Any, example: jax.ShapeDtypeStruct) -> None:
         raise ValueError(f"mean(x) must be a scalar, got shape {shape}.")
 
 
-def _check_sides(vanishes: tuple, spectrum: Spectrum) -> None:
+def _check_sides(vanishes: tuple[Any, ...], spectrum: Spectrum) -> None:
     """Raise if a network vanishes at a side where the process has variance."""
     domain = spectrum.domain
     middle = (np.array(domain.lower) + np.array(domain.upper)) / 2

@@ -95,7 +95,7 @@ class Draws:
 
     def values(
         self,
-        points: ArrayLike | Sliceable | list,
+        points: ArrayLike | Sliceable | list[Any],
         *,
         noise_key: PRNGKeyArray | None = None,
         num_draws: int | None = None,
@@ -115,7 +115,7 @@ class Draws:
 
     def predict(
         self,
-        points: ArrayLike | Sliceable | list,
+        points: ArrayLike | Sliceable | list[Any],
         quantiles: tuple[float, ...] = (0.025, 0.5, 0.975),
         *,
         noise_key: PRNGKeyArray | None = None,
@@ -134,7 +134,9 @@ class Draws:
         request = Request(self.density, params, points, noise_key, chunk, out)
         return request.moments(tuple(quantiles))
 
-    def log_densities(self, points: ArrayLike | list, targets: ArrayLike | list) -> np.ndarray:
+    def log_densities(
+        self, points: ArrayLike | list[Any], targets: ArrayLike | list[Any]
+    ) -> np.ndarray:
         """log p(y | θ) of new data, shape (draws, points): what `diagnostics.nlpd` takes."""
         self._require(noisy=True)
         return log_scores(self.density, self.networks(), points, targets)

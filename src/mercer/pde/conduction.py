@@ -1,6 +1,7 @@
 """Steady conduction through a slab in closed form."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ def conduct(
     kappa: Callable[[Array], Array],
     lower: ArrayLike,
     upper: ArrayLike,
-    stations: ArrayLike | list,
+    stations: ArrayLike | list[Any],
     num_cells: int = 100,
 ) -> Float[Array, " n"]:
     """Temperatures T at stations y in [0, 1] of (κ(T) T′)′ = 0, T(0) = lower, T(1) = upper.
@@ -77,7 +78,7 @@ def require_conductivity(values: Array) -> Bool[Array, ""]:
     return good
 
 
-def _check_stations(stations: ArrayLike | list) -> Float[Array, " n"]:
+def _check_stations(stations: ArrayLike | list[Any]) -> Float[Array, " n"]:
     if is_concrete(stations):
         held = np.asarray(stations, float)
         if held.ndim != 1 or not np.all((held >= 0) & (held <= 1)):

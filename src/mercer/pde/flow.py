@@ -50,7 +50,7 @@ class Flow(eqx.Module):
         domain: Box,
         cells: tuple[int, ...] | int,
         boundary: BoundaryLike = "dirichlet",
-        values: ArrayLike | list | tuple = 0.0,
+        values: ArrayLike | list[Any] | tuple[Any, ...] = 0.0,
     ):
         if not isinstance(domain, Box):
             raise ValueError(f"domain must be an Interval or a Box, got {domain}.")
@@ -103,7 +103,7 @@ class Flow(eqx.Module):
         field = _require_converged(field, jnp.max(jnp.abs(residual(field))) <= ACCEPTED)
         return jnp.where(require_conductivity(conductivity(field)), field, jnp.nan)
 
-    def at(self, field: Float[Array, "..."], points: ArrayLike | list) -> Float[Array, " p"]:
+    def at(self, field: Float[Array, "..."], points: ArrayLike | list[Any]) -> Float[Array, " p"]:
         """The field at points, linear between the middles of cells and the sides."""
         with jax.ensure_compile_time_eval():
             points = jnp.asarray(points, default_float())

@@ -50,7 +50,7 @@ class Plan:
     keep_params: bool
     checkpoint_seconds: Real
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         require_count("num_draws", self.num_draws)
         require_count("num_warmup", self.num_warmup, at_least=0)
         require_count("num_chains", self.num_chains)
@@ -63,6 +63,18 @@ class Loop:
 
     `arrays` and `static` together are the tuned algorithm and the state, a chain a row.
     """
+
+    density: Density
+    plan: Plan
+    mesh: Mesh
+    rows: Memory | Store
+    spread: Density
+    keys: PyTree
+    done: int
+    arrays: PyTree
+    static: PyTree
+    layout: Layout
+    capacity: int
 
     def __init__(self, density: Density, plan: Plan, mesh: Mesh, keys: Array, rows: Memory | Store):
         self.density, self.plan, self.mesh, self.rows = density, plan, mesh, rows

@@ -1,7 +1,5 @@
 """The best path to draws of a density: exact draws, else white coordinates and short trajectories."""
 
-import logging
-
 import jax
 
 from ..coordinates import NonCentred
@@ -10,8 +8,6 @@ from ..posterior import Posterior
 from .algorithm import Algorithm
 from .algorithms.exact import exact
 from .algorithms.hamiltonian import hmc, nuts
-
-log = logging.getLogger(__name__)
 
 
 def choose_path(density: Density) -> tuple[Density, Algorithm, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..checks import PyTree
 
@@ -60,11 +60,13 @@ class Bar:
             TimeRemainingColumn(),
             TextColumn("{task.fields[statistics]}"),
         )
-        self.bar = Progress(
+        self.bar: Progress = Progress(
             *columns, console=Console(stderr=True), transient=True, disable=not show
         )
-        self.task = self.bar.add_task("compiling", total=total, completed=done, statistics="")
-        self.divergences = 0
+        self.task: TaskID = self.bar.add_task(
+            "compiling", total=total, completed=done, statistics=""
+        )
+        self.divergences: int = 0
 
     def __enter__(self) -> "Bar":
         self.bar.start()

@@ -25,9 +25,10 @@ class Store:
     """A folder with `draws.zarr` and `checkpoints`, for one run; only the first process writes."""
 
     def __init__(self, folder: Path, identity: str, resume: bool, num_draws: int):
-        self.folder = Path(folder).expanduser().absolute()
+        self.folder: Path = Path(folder).expanduser().absolute()
         self.num_draws = num_draws
-        self.writes = jax.process_index() == 0
+        self.group: zarr.Group
+        self.writes: bool = jax.process_index() == 0
         refusal = self._open(identity, resume) if self.writes else None
         if agree(int(refusal is None)) == 0:
             raise refusal or ValueError(f"the first process was refused {self.folder}.")

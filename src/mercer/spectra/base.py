@@ -36,7 +36,9 @@ class Spectrum(eqx.Module):
 
     domain: eqx.AbstractVar[Domain]
     log_eigenvalues: eqx.AbstractVar[Float[Array, " K"]]
-    __hash__ = object.__hash__
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     @abstractmethod
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:

@@ -1,6 +1,7 @@
 """Kernels of finite rank, Σᵢ dᵢ fᵢ(s) fᵢ(t) with any functions fᵢ, and sums of spectra."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -39,7 +40,7 @@ class FiniteRank(Spectrum):
     def __init__(
         self,
         functions: Functions,
-        weights: ArrayLike | list | tuple,
+        weights: ArrayLike | list[Any] | tuple[Any, ...],
         domain: Domain,
         num_points: int | tuple[int, ...] | None = None,
     ):

@@ -36,7 +36,7 @@ class Hamiltonian(SelfTuning):
     inverse_mass: Any = None
     needs_deterministic = True
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.adaptation not in ADAPTATIONS:
             raise ValueError(f"adaptation must be one of {ADAPTATIONS}, got {self.adaptation!r}.")
         require_share("target_acceptance", self.target_acceptance)
