@@ -8,6 +8,7 @@ import warnings
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import DotProduct, Matern
 from sklearn.model_selection import cross_val_score
@@ -19,7 +20,7 @@ import mercer
 from mercer import MercerRegressor
 from mercer.estimators.hyperparameters import as_kind, unpack
 from mercer.estimators.minibatch import draw_readout
-from mercer.estimators.model import fit, log_evidence, make_centres, make_rows, padded_size
+from mercer.estimators.model import Columns, fit, make_centres, padded_size
 from mercer.sampling import run
 
 RANDOM = np.random.default_rng(0)
@@ -30,6 +31,12 @@ Y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RANDOM.standard_normal(60)
 def hyper(noise=0.1):
     """Matérn-3/2 with length scales 1 and 2, amplitude 1.5, slope 0.7."""
     return unpack(jax.numpy.log(jax.numpy.array([1.0, 2.0, 1.5, 0.7, noise])), as_kind("matern32"))
+
+
+def make_rows(x, y, known=None):
+    """Rows whose noise is learned, or known."""
+    learns = np.full(len(y), float(known is None))
+    return Columns(x, y, np.zeros(len(y)) if known is None else known, learns).padded()
 
 
 def peer(noise):
@@ -50,13 +57,13 @@ def test_all_rows_as_centres_are_the_process_itself(noise):
     expected, sd = other.predict(new, return_std=True)
     np.testing.assert_allclose(mean, expected, atol=2e-6)
     np.testing.assert_allclose(variance, sd**2, atol=2e-6)
-    found = log_evidence(hyper(), rows)
+    found = rows.log_evidence(hyper())
     assert found == pytest.approx(other.log_marginal_likelihood_value_, abs=1e-4)
 
 
 def test_the_derivative_of_the_evidence_is_that_of_differences():
     def value(amplitude):
-        return log_evidence(hyper()._replace(amplitude=amplitude), make_rows(X, Y))
+        return make_rows(X, Y).log_evidence(hyper()._replace(amplitude=amplitude))
 
     at, step = jax.numpy.asarray(0.3), 1e-4
     slope = (value(at + step) - value(at - step)) / (2 * step)
@@ -134,6 +141,53 @@ def test_pipelines_cross_validation_and_pickles():
     fitted = MercerRegressor(noise="constant").fit(X, Y)
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_noise_that_is_given_is_part_of_a_new_observation():
+    """Half of 2,000 observations of the same function have their noise learned, half are told it."""
+    random = np.random.default_rng(2)
+    x, new = random.uniform(-2, 2, (100, 1)), random.uniform(-2, 2, (2000, 1))
+    y = np.sin(3 * x[:, 0]) + 0.3 * random.standard_normal(100)
+    observed = np.sin(3 * new[:, 0]) + 0.3 * random.standard_normal(2000)
+    for noise in (0.3, np.full(100, 0.3)):
+        mean, sd = MercerRegressor(noise=noise).fit(x, y).predict(new, return_std=True)
+        assert 0.92 < np.mean(np.abs(observed - mean) < 1.96 * sd) < 0.98
+
+
+def catastrophes():
+    """Data that once made predictions absurdly sure, as (x, y, new x, new y)."""
+    random = np.random.default_rng(3)
+    x, new = random.uniform(-2, 2, (200, 2)), random.uniform(-2, 2, (200, 2))
+
+    def noisy(points):
+        return np.sin(2 * points[:, 0]) + points[:, 1] + 0.3 * random.standard_normal(len(points))
+
+    y, targets = noisy(x), noisy(new)
+    twice = np.concatenate([x, x[:40]])
+    grid = np.stack(np.meshgrid(range(20), range(20)), -1).reshape(-1, 2) / 4.0
+    odd = np.zeros(200)
+    odd[17] = 1.0
+    disagree = np.concatenate([y, noisy(x[:5])])
+    return {
+        "a fifth repeated exactly": (twice, np.concatenate([y, y[:40]]), new, targets),
+        "repeats that disagree": (np.concatenate([x, x[:5]]), disagree, new, targets),
+        "whole numbers": (x, np.round(y), new, np.round(targets)),
+        "zero but one": (x, odd, new, np.zeros(200)),
+        "noise-free": (grid[::2], np.sin(grid[::2, 0]), grid[1::2], np.sin(grid[1::2, 0])),
+        "duplicates of few values": (np.round(x), np.round(y), np.round(new), np.round(targets)),
+    }
+
+
+@pytest.mark.parametrize("name", catastrophes())
+def test_predictions_are_never_surer_than_data_allow(name):
+    """Against the training targets' mean and standard deviation, by moments as by densities: a tenth of
+    a nat is what learning from 200 rows may cost."""
+    x, y, new, targets = catastrophes()[name]
+    model = MercerRegressor().fit(x, y)
+    mean, sd = model.predict(new, return_std=True)
+    trivial = -stats.norm.logpdf(targets, y.mean(), y.std()).mean()
+    assert -stats.norm.logpdf(targets, mean, sd).mean() < trivial + 0.1
+    assert -model.log_density(new, targets).mean() < trivial + 0.1
 
 
 def test_odd_data_do_the_right_thing():
