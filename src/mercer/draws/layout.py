@@ -60,6 +60,7 @@ class Rows(Protocol):
 
     def read(self, name: str, draws: slice) -> np.ndarray:
         """One array, some of its draws."""
+        ...
 
 
 class Memory:

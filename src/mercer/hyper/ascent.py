@@ -96,7 +96,7 @@ class _Climb:
 
     def __init__(self, joint: Joint, num_chains: int, learning_rate: float):
         self.joint, self.num_chains = joint, num_chains
-        self.optimiser = optax.adam(learning_rate)
+        self.optimiser: Any = optax.adam(learning_rate)
         self.unravel = ravel_pytree(joint.template.params)[1]
         self.network_unravel = ravel_pytree(joint.prior.params)[1]
         self.needs_prior = not joint.prior.normalised

@@ -13,6 +13,7 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.smc.resampling import systematic
 from jax.flatten_util import ravel_pytree
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
@@ -100,9 +101,9 @@ def _anneal(
         "inverse_mass_matrix": jnp.ones((1, size)),
         "num_integration_steps": jnp.full(1, NUM_LEAPFROG),
     }
-    smc = blackjax.adaptive_tempered_smc(
+    smc: Any = blackjax.adaptive_tempered_smc(
         base.log_density, base.log_weight, blackjax.hmc.build_kernel(), blackjax.hmc.init, options,
-        blackjax.smc.resampling.systematic, TARGET_ESS, num_mcmc_steps=2,
+        systematic, TARGET_ESS, num_mcmc_steps=2,
     )  # fmt: skip
 
     def unfinished(carry):

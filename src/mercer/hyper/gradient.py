@@ -48,7 +48,8 @@ def prior_slope(joint: Joint, hyper: Hyper, params: PyTree, batch: Any = None) -
 def log_integral(prior: Any, params: PyTree) -> Float[Array, ""]:
     """log ∫ p̃ over the readouts given the hidden layers, but for what has no hyperparameter."""
     terms = [term for term in prior.terms(params) if term.energy is not None]
-    return sum(integral(*prior.energy_rows(term), prior.solver) for term in terms)
+    integrals = [integral(*prior.energy_rows(term), prior.solver) for term in terms]
+    return sum(integrals, start=jnp.zeros(()))
 
 
 def evidence_gradient(

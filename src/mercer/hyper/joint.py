@@ -128,7 +128,7 @@ class Joint(Density):
 
     def log_hyperprior(self, hyper: Mapping[str, Any]) -> Float[Array, ""]:
         """log p(z), standard normal."""
-        return sum(norm.logpdf(z) for z in hyper.values())
+        return sum((norm.logpdf(z) for z in hyper.values()), start=jnp.zeros(()))
 
     def require_normalised(self) -> None:
         """Raise unless the prior integrates to one whatever the hyperparameters."""

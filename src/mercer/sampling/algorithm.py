@@ -1,7 +1,7 @@
 """The contract of a sampling algorithm: `init`, `step`, and `adapt` where it tunes itself."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,6 +10,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..checks import PyTree
 from ..density import Density, evaluate, gradient
+
+if TYPE_CHECKING:
+    # Type checkers take an abstract class variable for a field.
+    from typing import ClassVar as AbstractClassVar
+else:
+    from equinox import AbstractClassVar
 
 
 class Info(NamedTuple):
@@ -51,7 +57,7 @@ class Algorithm(eqx.Module):
     A state is any pytree with an attribute `position`.
     """
 
-    needs_deterministic: eqx.AbstractClassVar[bool]
+    needs_deterministic: AbstractClassVar[bool]
 
     @abstractmethod
     def init(self, key: PRNGKeyArray, density: Density, params: PyTree) -> Any:

@@ -77,7 +77,7 @@ def is_jax(leaf: Any) -> bool:
 
 def _put(array: Any, sharding: NamedSharding) -> jax.Array:
     """The array on the devices of every process, each of which has all of it."""
-    if is_jax(array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if is_jax(array) and jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
         numbers = _put(jax.random.key_data(array), sharding)
         return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(array))
     if jax.process_count() > 1 and is_jax(array):

@@ -36,7 +36,7 @@ def _tree(part: Any, within: tuple[Any, ...]) -> bytes:
 
 
 def _leaf(leaf: Any, within: tuple[Any, ...]) -> bytes:
-    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     if isinstance(leaf, jax.Array | np.ndarray | float | int):
         array = np.ascontiguousarray(np.asarray(leaf))

@@ -218,7 +218,7 @@ class Loop:
 
     def _write(self, values: dict[str, np.ndarray], finite: np.ndarray) -> None:
         """Write the rows; raise where a chain left the finite numbers or the disk is full."""
-        whole = finite.all(axis=0)
+        whole = np.asarray(finite.all(axis=0))
         count = len(whole) if whole.all() else int(np.argmin(whole))
         if count:
             kept = {name: x[:, :count] for name, x in values.items()}

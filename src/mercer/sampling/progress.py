@@ -41,7 +41,8 @@ def interrupts() -> Iterator[threading.Event]:
 def wait(tree: PyTree, stop: threading.Event | None = None) -> PyTree:
     """The pytree once it is computed; with `stop`, Ctrl-C ends the waiting at once."""
     nap = 0.0005
-    while not all(leaf.is_ready() for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)):
+    arrays: list[Any] = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
+    while not all(array.is_ready() for array in arrays):
         if stop is not None and stop.is_set():
             raise KeyboardInterrupt
         time.sleep(nap)

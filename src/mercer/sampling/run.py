@@ -92,7 +92,7 @@ def sample(
         return loop.run(bar, stop)
 
 
-def _as_density(density: Any, init: PyTree | None) -> Density:
+def _as_density(density: Density | Callable[[PyTree], Any], init: PyTree | None) -> Density:
     """The density, or a plain function as one."""
     if isinstance(density, Density):
         return density

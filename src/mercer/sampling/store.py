@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -40,10 +40,10 @@ class Store:
         for name, value in arrays.items():
             if name not in self.group:
                 self._create(name, value)
-            self.group[name][:, begin : begin + value.shape[1]] = value
+            self._array(name)[:, begin : begin + value.shape[1]] = value
 
     def read(self, name: str, draws: slice) -> np.ndarray:
-        return np.asarray(self.group[name][:, draws])
+        return np.asarray(self._array(name)[:, draws])
 
     def cut(self, count: int) -> None:
         """Drop the room for draws that were not made."""
@@ -133,6 +133,9 @@ class Store:
             fill_value=np.nan if np.issubdtype(value.dtype, np.floating) else 0,
             dimension_names=["chain", "draw", *own],
         )
+
+    def _array(self, name: str) -> zarr.Array:
+        return cast(zarr.Array, self.group[name])
 
     def _arrays(self) -> list[zarr.Array]:
         return [array for _, group in self.group.groups() for _, array in group.arrays()]

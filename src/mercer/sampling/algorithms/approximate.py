@@ -139,7 +139,9 @@ def variational(
     require_count("rank", rank)
     require_count("num_samples", num_samples)
     require_positive("learning_rate", learning_rate)
-    return Variational(family, rank, num_samples, float(learning_rate))
+    return Variational(
+        family=family, rank=rank, num_samples=num_samples, learning_rate=float(learning_rate)
+    )
 
 
 def laplace(least_precision: Real = 1.0) -> Laplace:
@@ -149,7 +151,7 @@ def laplace(least_precision: Real = 1.0) -> Laplace:
     network's symmetric modes the density can be flat or even hollow.
     """
     require_positive("least_precision", least_precision)
-    return Laplace(float(least_precision))
+    return Laplace(least_precision=float(least_precision))
 
 
 def _require_dense(size: int) -> None:

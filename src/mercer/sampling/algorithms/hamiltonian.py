@@ -64,11 +64,11 @@ class Hamiltonian(SelfTuning):
     ) -> tuple["Hamiltonian", Any]:
         if self.adaptation == "step":
             return self._tune_step(key, density, params, num_steps)
-        options = self._trajectory() | {
+        options: dict[str, Any] = self._trajectory() | {
             "target_acceptance_rate": self.target_acceptance,
             "initial_step_size": self.initial_step,
         }
-        adaptation = blackjax.window_adaptation_low_rank
+        adaptation: Any = blackjax.window_adaptation_low_rank
         if self.adaptation != "low_rank":
             adaptation = blackjax.window_adaptation
             options["is_mass_matrix_diagonal"] = self.adaptation == "diagonal"
