@@ -42,12 +42,11 @@ def calibrate(
         fit = logsumexp(terms, axis=0, b=shares[:, None]).sum()
         return -fit + 0.5 * (logs[0] / SPREAD) ** 2
 
-    starts = [np.array([0.1, -8.0]), np.array([0.1, 0.0])]
+    # For targets of unit variance: nothing is predicted worse than by their mean.
+    bounds = [(0.0, 4.0), (-16.0, max(-np.log(typical), -15.0))]
+    starts = [np.array([0.1, -8.0]), np.array([0.1, min(0.0, bounds[1][1])])]
     best = min(
-        (
-            minimize(loss, start, method="Nelder-Mead", bounds=[(0, 4), (-16, 6)])
-            for start in starts
-        ),
+        (minimize(loss, start, method="Nelder-Mead", bounds=bounds) for start in starts),
         key=lambda result: result.fun,
     )
     return Calibration(float(np.exp(best.x[0])), float(typical * np.exp(best.x[1])))

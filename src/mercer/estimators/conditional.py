@@ -8,7 +8,7 @@ is to be trusted.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -82,7 +82,9 @@ def condition_on_neighbours(
     return ConditionedRows(*(jnp.asarray(part[index]) for part in parts), share)
 
 
-def _covariance(hyper: Hyper, row: tuple) -> tuple[Float[Array, "m m"], Float[Array, " m"]]:
+def _covariance(
+    hyper: Hyper, row: tuple[Any, ...]
+) -> tuple[Float[Array, "m m"], Float[Array, " m"]]:
     """Of a row and its neighbours: that of the process, and the variances of the noise."""
     points, _, known, learns = row
     kernel = hyper.covariance

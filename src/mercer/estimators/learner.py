@@ -94,7 +94,7 @@ class ExactLearner:
         """The same by minibatches."""
         return draw_readout(jax.random.key(seed), hyper, self.centres, self.columns.padded())
 
-    def vary(self, modes: dict[str, np.ndarray], forced: bool) -> tuple:
+    def vary(self, modes: dict[str, np.ndarray], forced: bool) -> tuple[Any, ...]:
         """(modes, noise, its level at the rows). Keeps varying noise if the leave-one-out log density
         gains more than two standard errors, or if it is forced."""
         kernel, mode = next(iter(modes.items()))
@@ -123,7 +123,9 @@ class ExactLearner:
         count = int(np.clip(BUDGET / cost / len(modes), least, most))
         return mix({k: draw(self.evidence(k), mode, count, seed) for k, mode in modes.items()})
 
-    def calibrate(self, flat: np.ndarray, kernel: str, level: tuple | None) -> Calibration:
+    def calibrate(
+        self, flat: np.ndarray, kernel: str, level: tuple[Any, ...] | None
+    ) -> Calibration:
         """By the rows left out one by one."""
         level = self._constant_level(flat) if level is None else level
         residuals, rest, _ = self._left_out(kernel, flat, level)
@@ -135,14 +137,15 @@ class ExactLearner:
         noise = self.columns.known + self.columns.learns * np.exp(2 * flat[-1])
         return np.log(noise), np.zeros(len(noise))
 
-    def _left_out(self, kernel: str, flat: np.ndarray, level: tuple) -> tuple[np.ndarray, ...]:
+    def _left_out(
+        self, kernel: str, flat: np.ndarray, level: tuple[Any, ...]
+    ) -> tuple[np.ndarray, ...]:
         """Residual of each row given the others, its variance without and with noise."""
         noise = np.exp(level[0])
-        fitted = self.fit(self.hyper(flat, kernel))
-        residuals, spread = leave_one_out(fitted, self.columns.x, self.columns.y, noise)
+        residuals, spread = leave_one_out(self.hyper(flat, kernel), self.columns)
         return residuals, np.maximum(spread - noise, 0.0), spread
 
-    def _leave_out(self, kernel: str, flat: np.ndarray, level: tuple) -> tuple:
+    def _leave_out(self, kernel: str, flat: np.ndarray, level: tuple[Any, ...]) -> tuple[Any, ...]:
         """Log density of each row given the others, and residuals with the noise's own variance."""
         residuals, rest, spread = self._left_out(kernel, flat, level)
         own = residuals * np.sqrt(np.exp(level[0]) / spread)

@@ -5,7 +5,7 @@ ones with noise so wide that they say nothing, centres by repetition.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ from jaxtyping import Array, ArrayLike, Float
 from ..coordinates import Frozen
 from ..energy import JITTER, Nodes
 from ..likelihoods import Gaussian
-from ..linear import BLOCK, map_rows
+from ..linear import BLOCK
 from ..networks import Radial
 from ..posterior import Posterior
 from ..prior import Prior
@@ -42,14 +42,18 @@ class Rows(NamedTuple):
 
     def log_evidence(self, hyper: Hyper) -> Float[Array, ""]:
         """log p(y | X) of the process itself."""
+        absent = self.present.shape[0] - jnp.sum(self.present)
+        value = normal_log_density(self.covariance(hyper), self.y * self.present)
+        return value + 0.5 * math.log(2 * math.pi) * absent + self._log_scatter(hyper)
+
+    def covariance(self, hyper: Hyper) -> Float[Array, "n n"]:
+        """That of the targets, noise included."""
         kernel = hyper.covariance
         inner = kernel.matrix(self.x, self.x) * jnp.outer(self.present, self.present)
         # What a kernel of kept modes leaves out is each row's own.
         tail = jnp.maximum(kernel.diagonal(self.x) - jnp.diag(inner), 0.0)
         diagonal = jnp.where(self.present > 0, noise_variances(hyper, self) + tail, 1.0)
-        absent = self.present.shape[0] - jnp.sum(self.present)
-        value = normal_log_density(inner + jnp.diag(diagonal), self.y * self.present)
-        return value + 0.5 * math.log(2 * math.pi) * absent + self._log_scatter(hyper)
+        return inner + jnp.diag(diagonal)
 
     def _log_scatter(self, hyper: Hyper) -> Float[Array, ""]:
         """log density of the scatter of repeated rows, a scaled χ²."""
@@ -150,18 +154,6 @@ class Fitted(eqx.Module):
         local = self.frozen.posterior.local
         return _moments(self.frozen, x) if local is None else self.frozen.moments(x)
 
-    def leave_one_out(self, x: ArrayLike, y: ArrayLike, noise: ArrayLike) -> tuple[Array, Array]:
-        """Residual and variance of each row of the data as the others predict it.
-
-        With D = noise + tail and h = Var(units · z)/D these are r/(1 − h) and D/(1 − h).
-        """
-        x = jnp.asarray(x)
-        mean, variance = self.frozen.moments(x)
-        tail = sum(jax.tree.leaves(self.frozen.posterior.tail_variances(x)))
-        spread = noise + tail + JITTER
-        rest = jnp.maximum(1 - (variance - tail) / spread, 1e-6)
-        return (y - mean) / rest, spread / rest
-
     def draw(self, key: Array, x: ArrayLike, count: int) -> Float[Array, "draws n"]:
         """Functions at the rows, jointly; the tail is independent from row to row."""
         first, second = jax.random.split(key)
@@ -174,7 +166,7 @@ def _moments(frozen: Frozen, x: Array) -> tuple[Array, Array]:
     return frozen.moments(x)
 
 
-def with_tail(key: Array, frozen: Frozen, drawn: dict, x: Float[Array, "n d"]) -> Array:
+def with_tail(key: Array, frozen: Frozen, drawn: dict[str, Any], x: Float[Array, "n d"]) -> Array:
     """Functions at these draws of the coordinates, and an independent draw of the tail at each row."""
 
     def values(params):
@@ -201,16 +193,18 @@ def fit(hyper: Hyper, centres: Float[Array, "W d"], rows: Rows) -> Fitted:
     return Fitted(Frozen(posterior))
 
 
-def leave_one_out(
-    fitted: Fitted, x: np.ndarray, y: np.ndarray, noise: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Residual and variance of each row as the others predict it."""
-    size = padded_size(len(y))
-    padded = tuple(jnp.asarray(pad(v, size, 1.0)) for v in (x, y, noise))
-    residuals, spread = _leave_one_out(fitted, padded)
-    return np.asarray(residuals)[: len(y)], np.asarray(spread)[: len(y)]
+def leave_one_out(hyper: Hyper, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """Residual and variance of each row as the others predict it, noise included.
+
+    With C the covariance of the targets these are (C⁻¹y)ᵢ/(C⁻¹)ᵢᵢ and 1/(C⁻¹)ᵢᵢ.
+    """
+    residuals, variances = _leave_one_out(hyper, columns.padded())
+    return np.asarray(residuals)[: len(columns.y)], np.asarray(variances)[: len(columns.y)]
 
 
 @eqx.filter_jit
-def _leave_one_out(fitted: Fitted, columns: tuple[Array, ...]) -> tuple[Array, Array]:
-    return map_rows(lambda block: fitted.leave_one_out(*block), columns)
+def _leave_one_out(hyper: Hyper, rows: Rows) -> tuple[Array, Array]:
+    factor = jnp.linalg.cholesky(rows.covariance(hyper))
+    inverse = cho_solve((factor, True), jnp.eye(len(rows.y)))
+    precisions = jnp.diag(inverse)
+    return inverse @ (rows.y * rows.present) / precisions, 1 / precisions

@@ -7,6 +7,7 @@ learned again with that noise. Whether it is worth it is told by the leave-one-o
 """
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -72,12 +73,14 @@ def learn_noise(
     kernel = as_kind(KERNEL)
     hyper = unpack(jnp.asarray(find_mode(Evidence(columns.at(rows).padded(), kernel))), kernel)
     fitted = fit(hyper, centres, columns.padded())
-    missed, spread = leave_one_out(fitted, x, logs - level, known)
+    missed, spread = leave_one_out(hyper, columns)
     noise = VaryingNoise(fitted, jnp.asarray(level), jnp.zeros(()))
     return noise, logs - missed, np.maximum(spread - LOG_VARIANCE, 0.0)
 
 
-def mixed_log_density(residuals: np.ndarray, variances: np.ndarray, noise: tuple) -> np.ndarray:
+def mixed_log_density(
+    residuals: np.ndarray, variances: np.ndarray, noise: tuple[Any, ...]
+) -> np.ndarray:
     """log p of residuals whose variance is `variances` plus σ², over log σ² of this mean and
     variance."""
     level, spread = noise

@@ -7,6 +7,8 @@ from jaxtyping import Float
 
 # Targets of fewer distinct values than this share of the rows are taken to be quantised.
 QUANTISED = 0.5
+# Repeats that are fewer than this share of the rows are not asked for the noise of all the others.
+TELLING = 0.1
 # The least standard deviation of noise, relative to the targets': below it data are as good as exact.
 LEAST = 1e-3
 
@@ -18,8 +20,8 @@ class Merged(NamedTuple):
     x: Float[np.ndarray, "n d"]
     y: Float[np.ndarray, " n"]
     counts: Float[np.ndarray, " n"]
-    freedom: float
-    scatter: float
+    freedom: float = 0.0
+    scatter: float = 0.0
 
 
 def merge_rows(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> Merged:
@@ -35,8 +37,9 @@ def merge_rows(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> Merge
     means = np.bincount(groups, y) / counts
     scatter = float(np.sum((y - means[groups]) ** 2))
     order = np.argsort(first)
+    rows = x[first[order]], means[order], counts[order].astype(float)
     freedom = float(len(y) - len(first))
-    return Merged(x[first[order]], means[order], counts[order].astype(float), freedom, scatter)
+    return Merged(*rows, freedom, scatter) if freedom > TELLING * len(first) else Merged(*rows)
 
 
 def rounding_variance(y: Float[np.ndarray, " n"]) -> float:
