@@ -23,9 +23,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import block_diag
 from jax.scipy.stats import norm
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
-from .checks import default_float, is_concrete, require_float64
+from .checks import PyTree, default_float, is_concrete, require_float64
 from .density import Density, normal_like
 from .likelihoods import Gaussian
 from .linear import (

@@ -1,14 +1,14 @@
 """The log density of a network's parameters given data."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .checks import as_real, default_float, require_count, require_finite
+from .checks import PyTree, as_real, default_float, require_count, require_finite
 from .density import Density, normal_like
 from .likelihoods import Gaussian, Likelihood
 from .parameters import Params, rows
@@ -19,7 +19,7 @@ from .tail import Neighbours, NeighbourTail, Tail, explained_tail, make_tail, ta
 class PosteriorBatch(NamedTuple):
     """Randomness of the prior, and rows of the data."""
 
-    prior: list
+    prior: list[Any]
     rows: Int[Array, " n"] | None
 
 
@@ -52,7 +52,7 @@ class Posterior(Density):
         self,
         prior: Prior,
         likelihood: Likelihood,
-        data: tuple,
+        data: tuple[Any, ...],
         batch_size: int | None = None,
         tail: str | Neighbours = "auto",
     ):
@@ -112,13 +112,15 @@ class Posterior(Density):
         learned = normal_like(likelihood_key, self.likelihood.params)
         return self.join(self.prior.init(network_key), learned)
 
-    def log_prior(self, params: Params, batch: list | None = None) -> Float[Array, ""]:
+    def log_prior(self, params: Params, batch: list[Any] | None = None) -> Float[Array, ""]:
         """The prior of the network and of what is learned of the likelihood."""
         network_params, learned = self.split(params)
         hyper = sum(norm.logpdf(leaf) for leaf in jax.tree.leaves(learned))
         return self.prior(network_params, batch) + hyper
 
-    def log_likelihood(self, params: Params, chosen: Int[Array, " n"] | None = None):
+    def log_likelihood(
+        self, params: Params, chosen: Int[Array, " n"] | None = None
+    ) -> Float[Array, ""]:
         """log p(y | θ), of the chosen rows alone and scaled by N/n where rows are chosen."""
         terms = self.row_terms(params, chosen)
         return jnp.sum(terms) * (self.inputs.shape[0] / terms.shape[0])
@@ -238,7 +240,7 @@ class Posterior(Density):
         return likelihood
 
 
-def _check_data(prior: Prior, likelihood: Likelihood, data: tuple) -> tuple[Array, Array]:
+def _check_data(prior: Prior, likelihood: Likelihood, data: tuple[Any, ...]) -> tuple[Array, Array]:
     if not isinstance(data, tuple) or len(data) != 2:
         raise ValueError("data must be a pair (X, y).")
     inputs = as_real("X", data[0]).astype(default_float())

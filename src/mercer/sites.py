@@ -101,7 +101,7 @@ def _map_site(frozen: Any) -> Site:
     networks, structure = jax.tree.flatten(network, is_leaf=is_network)
     energies = [term.energy for term in posterior.prior.terms(posterior.prior.params)]
 
-    def predict(components: list) -> Array:
+    def predict(components: list[Any]) -> Array:
         moved = [
             lambda x, u=u, e=e, c=c: u(x) + jnp.dot(e.units(e.domain.point(x)), c)
             for u, e, c in zip(networks, energies, components, strict=True)

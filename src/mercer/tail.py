@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int
 
-from .checks import is_concrete
+from .checks import PyTree, is_concrete
 from .energy import JITTER
 from .linear import Law, after, condition, map_rows
 from .neighbours import Search, nearest_earlier
@@ -123,9 +123,7 @@ class NeighbourTail(eqx.Module):
     fitted: Whitening
     num_predicted: int = eqx.field(static=True)
 
-    def __init__(
-        self, prior: Prior, inputs: Array, noise: Array, counts: Neighbours
-    ):
+    def __init__(self, prior: Prior, inputs: Array, noise: Array, counts: Neighbours):
         if not is_concrete((prior, inputs, noise)):
             raise ValueError(
                 'tail="neighbours" searches among the rows on the host: make the posterior outside '
@@ -220,7 +218,7 @@ def _condition(
 
 
 @eqx.filter_jit
-def _data_units(laws: list, roots: list, prior: Prior, x: Float[Array, "n d"]):
+def _data_units(laws: list[Any], roots: list[Any], prior: Prior, x: Float[Array, "n d"]):
     terms = prior.terms(prior.params)
 
     def block(points):
