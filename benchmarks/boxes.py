@@ -15,6 +15,8 @@ import numpy as np
 import mercer
 
 jax.config.update("jax_enable_x64", True)
+# A box takes its time to compile, not to compute.
+jax.config.update("jax_disable_most_optimizations", True)
 
 TOLERANCE = 0.1
 FIXED = [

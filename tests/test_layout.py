@@ -10,11 +10,11 @@ import mercer
 SOURCE = Path(mercer.__file__).parent
 PAPER = SOURCE.parent / "mercer_paper"
 ORDER = [
-    "version", "checks", "lattice", "domains", "spectra", "kernels", "parameters", "energy",
-    "random_energy", "networks", "linear", "hyperpriors", "likelihoods", "density", "terms", "prior",
-    "tail", "posterior", "optimise", "sites", "coordinates", "process", "advice", "fidelity",
-    "design", "describe", "diagnostics", "draws", "threads", "sampling", "hyper", "pde", "plots",
-    "data", "estimators", "saving", "cli",
+    "version", "checks", "lattice", "quadrature", "domains", "spectra", "kernels", "parameters",
+    "energy", "random_energy", "networks", "linear", "hyperpriors", "likelihoods", "density",
+    "terms", "prior", "neighbours", "tail", "posterior", "optimise", "sites", "coordinates",
+    "process", "advice", "fidelity", "design", "describe", "diagnostics", "draws", "threads",
+    "sampling", "hyper", "pde", "plots", "data", "estimators", "saving", "cli",
 ]  # fmt: skip
 # What the paper's experiments may use of the package: what any user can.
 PUBLIC_MODULES = ["data", "diagnostics", "hyper", "pde", "plots"]

@@ -54,8 +54,8 @@ def _network_moves(prior: Prior, term: Term) -> list[tuple[str, Prior]]:
 
 def one_network(prior: Prior, term: Term, **changed: Any) -> Prior:
     """The prior of one network alone, with some part of it changed."""
-    own = {"energy": term.energy, "network": term.network, "mean": term.mean}
-    parts = own | {"reference": prior.reference} | changed
+    parts = {"energy": term.energy, "network": term.network, "mean": term.mean}
+    parts |= {"reference": prior.reference} | changed
     # A step may make the readout stiff: this solver is exact for any.
     return Prior(**parts, normalised=True, readout=prior.where, solver="qr")
 

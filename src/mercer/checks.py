@@ -55,12 +55,12 @@ def as_real(name: str, value: object) -> Array:
     """The value as an array of real numbers; raises where it is none."""
     if is_concrete(value):
         try:
-            held = np.asarray(value)
+            array = np.asarray(value)
         except ValueError as error:
             raise ValueError(f"{name} must be a rectangular array: {error}") from error
-        if held.dtype.kind not in "biuf":
+        if array.dtype.kind not in "biuf":
             raise ValueError(
-                f"{name} must hold real numbers, got {held.dtype}; encode or remove the others."
+                f"{name} must hold real numbers, got {array.dtype}; encode or remove the others."
             )
     return jnp.asarray(value)
 

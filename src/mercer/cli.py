@@ -65,11 +65,17 @@ def report(folder: Annotated[Path, typer.Argument(help="a run folder")]) -> None
 
 
 def _report(experiment: "Experiment", folder: Path) -> None:
-    """Draw the figures, write the report page and say where it is."""
-    from mercer_paper.report import write_report
+    """Draw the figures and write the report page."""
     from mercer_paper.runner import draw_figures
 
     draw_figures(experiment, folder)
+    _write_page(experiment, folder)
+
+
+def _write_page(experiment: "Experiment", folder: Path) -> None:
+    """Write the report page and say where it is."""
+    from mercer_paper.report import write_report
+
     page = write_report(folder, {experiment.name: experiment})
     console.print(f"report: {page}", soft_wrap=True)
 
@@ -77,8 +83,7 @@ def _report(experiment: "Experiment", folder: Path) -> None:
 def _run(
     experiment: "Experiment", scale: str, folder: Path, seed: int, resume: bool, overwrite: bool
 ) -> None:
-    """Run one experiment and show its numbers; a run that is stopped is reported as far as it is."""
-    from mercer_paper.report import write_report
+    """Run one experiment and show its numbers; an interrupted run is reported as far as it got."""
     from mercer_paper.runner import reproduce as run_experiment
 
     def tell(words: str) -> None:
@@ -104,8 +109,7 @@ def _run(
     for row in experiment.table(metrics, scale):
         table.add_row(*row)
     console.print(table)
-    page = write_report(folder, {experiment.name: experiment})
-    console.print(f"report: {page}", soft_wrap=True)
+    _write_page(experiment, folder)
 
 
 def _warn_of_time(experiment: "Experiment", scale: str) -> None:
@@ -121,7 +125,7 @@ def _warn_of_time(experiment: "Experiment", scale: str) -> None:
 
 
 def main() -> None:
-    """Run the command line, with one line for a mistake and nothing lost on an interrupt."""
+    """Run the command line; a mistake prints one line and exits with code 2."""
     jax.config.update("jax_enable_x64", True)
     try:
         app()

@@ -1,4 +1,4 @@
-"""What a spectrum's paths look like, and what a prior consists of, in words and numbers."""
+"""Summaries of a process, and of a prior over a network, in words and numbers."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ SIDE_WORDS = {"dirichlet": "zero", "neumann": "zero slope on average"}
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What the paths of a process look like; `print` it to read it.
+    """Variance, smoothness and boundary conditions of a process; `print` it to read it.
 
     `variance` is (least, mean, largest) over the domain; `correlation_length` the distance from
     the middle at which the correlation falls to 1/e, infinite if it does not within the domain;
@@ -68,7 +68,7 @@ class Description:
 
 @dataclasses.dataclass(frozen=True)
 class PriorDescription:
-    """What a prior over one network consists of, and how well it follows its process."""
+    """The network of a prior, and how closely it follows its process."""
 
     process: Description
     width: int | None
@@ -94,7 +94,7 @@ class PriorDescription:
 
 
 def describe(what: Spectrum | Prior) -> Description | PriorDescription:
-    """What the paths of a spectrum look like, or what a prior consists of.
+    """Summary of the process of a spectrum, or of a prior over one network.
 
     >>> import mercer
     >>> print(mercer.describe(mercer.BrownianMotion(100)))

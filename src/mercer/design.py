@@ -1,4 +1,4 @@
-"""A network prior that meets a tolerance, a priori or given data: everything about it chosen."""
+"""The choice of a network whose prior, or posterior, is within a tolerance of a process's."""
 
 import itertools
 import logging
@@ -41,7 +41,7 @@ MAX_WIDTH_GIVEN_DATA, MAX_UNITS = 256, 2000
 # What a prior's error may be beside the variance of the noise for the posterior to be right.
 BESIDE_NOISE = 0.02
 # Share of the tolerance that the correlation with a row's mirror image may have.
-UNFELT = 0.01
+MIRROR_SHARE = 0.01
 MAX_MODES = 4096
 # Another draw of the hidden layer has another error; this much of the tolerance is left for it.
 MARGIN = 0.85
@@ -126,9 +126,9 @@ def _meets(prior: Prior, data: tuple, noise: ArrayLike, tolerance: float) -> boo
 
 
 def pad_domain(spectrum: Spectrum, inputs: np.ndarray, tolerance: float) -> Spectrum:
-    """The same stationary process on a domain whose sides the rows do not feel.
+    """The same stationary process on a domain large enough that reflection does not matter.
 
-    Reflected sides are felt by the correlation at twice the distance to them.
+    A row is correlated with its own mirror image, at twice the distance to a side.
     """
     if isinstance(spectrum, Scaled):
         inner = pad_domain(spectrum.spectrum, inputs, tolerance)
@@ -137,13 +137,15 @@ def pad_domain(spectrum: Spectrum, inputs: np.ndarray, tolerance: float) -> Spec
     if not isinstance(spectrum, Matern | SquaredExponential) or not reflects:
         return spectrum
     domain, scale = spectrum.domain, float(spectrum.lengthscale)
-    room = 0.5 * scale * _correlation_reach(spectrum, UNFELT * tolerance)
+    room = 0.5 * scale * _correlation_reach(spectrum, MIRROR_SHARE * tolerance)
     lower = np.minimum(domain.lower, inputs.min(axis=0) - room)
     upper = np.maximum(domain.upper, inputs.max(axis=0) + room)
     growth = math.prod((upper - lower) / np.array(domain.lengths))
     count = min(math.ceil(growth * spectrum.num_modes), MAX_MODES)
-    rest = spectrum.lengthscale, spectrum.variance, Box(lower, upper), count
-    return Matern(spectrum.nu, *rest) if isinstance(spectrum, Matern) else SquaredExponential(*rest)
+    arguments = spectrum.lengthscale, spectrum.variance, Box(lower, upper), count
+    if isinstance(spectrum, Matern):
+        return Matern(spectrum.nu, *arguments)
+    return SquaredExponential(*arguments)
 
 
 def _correlation_reach(spectrum: Matern | SquaredExponential, level: float) -> float:
@@ -171,19 +173,19 @@ def _design_prior(
     for width in _widths(needed, max_width):
         for readout_scale in READOUT_SCALES:
             network = search.best_frequencies(width, readout_scale)
-            log.info("width %d, %s: error %.3g", width, _words(network), search.error)
+            log.info("width %d, %s: error %.3g", width, _describe_scales(network), search.error)
             if search.error <= MARGIN * tolerance:
                 prior = Prior(search.energy, network, normalised=True)
                 if float(jnp.mean(layer_errors(prior, 0, points, kernel))) <= tolerance:
                     return prior
     raise ValueError(
         f"no network to width {max_width} meets tolerance={tolerance:g} for this spectrum; the closest "
-        f"has a relative error of {search.lowest:.2g}. Ask for less, {_way_out(spectrum)}."
+        f"has a relative error of {search.lowest:.2g}. Ask for less, {_alternative(spectrum)}."
     )
 
 
-def _way_out(spectrum: Spectrum) -> str:
-    """What else would help: smoother paths or, for those that are smooth already, more modes."""
+def _alternative(spectrum: Spectrum) -> str:
+    """What else helps: smoother paths or, for those that are smooth already, more modes."""
     if math.isinf(spectrum.path_order):
         return "or make the spectrum with more modes"
     return "or for smoother paths"
@@ -308,6 +310,6 @@ def dirichlet_sides(boundary: Boundary | None) -> Boundary | None:
     return sides if any("dirichlet" in pair for pair in sides) else None
 
 
-def _words(network: FourierMLP) -> str:
+def _describe_scales(network: FourierMLP) -> str:
     frequency = math.sqrt(float(np.mean(network.frequencies**2)))
     return f"readout scale {network.readout_scale:g}, frequencies about {frequency:.3g}"

@@ -3,7 +3,6 @@
 A point is an array of shape (d,). On a one-dimensional domain a plain number will do.
 """
 
-import functools
 from abc import abstractmethod
 from typing import Any
 
@@ -14,10 +13,10 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
-from scipy.special import roots_hermitenorm, roots_legendre
 
 from .checks import (
     Real,
+    as_real,
     default_float,
     is_concrete,
     require_count,
@@ -25,20 +24,18 @@ from .checks import (
     require_positive,
 )
 from .lattice import rank_one_lattice
+from .quadrature import Rule, gauss_hermite, gauss_legendre
 
 Points = Float[Array, "n d"]
 PointLike = ArrayLike | list[Any] | tuple[Any, ...]
-Rule = tuple[Float[Array, "n d"], Float[Array, " n"]]
-MAX_QUADRATURE_POINTS = 2**22
 # Units in the last place by which a point may miss the side that it was meant for.
 ROUNDING = 64
 
 
 class Domain(eqx.Module):
-    """A set with a finite measure.
+    """A set with a finite measure μ.
 
-    Inner products of functions on it are ⟨u, v⟩ = ∫ u v dμ = `measure` · E[u(T) v(T)]
-    with T distributed as `sample` draws it.
+    Inner products are ⟨u, v⟩ = ∫ u v dμ = `measure` · E[u(T) v(T)] with T drawn by `sample`.
     """
 
     dimension: eqx.AbstractVar[int]
@@ -76,12 +73,11 @@ class Domain(eqx.Module):
         Each point alone is distributed as the normalised measure, so averages over the
         lattice are unbiased. Without a key the lattice is not shifted.
         """
-        base = rank_one_lattice(num_points, self.lattice_dimension)
-        if key is None:
-            shift = jnp.full((1, self.lattice_dimension), 0.25 / num_points)
-        else:
-            shift = jax.random.uniform(key, (1, self.lattice_dimension))
-        shifted = jnp.mod(jnp.asarray(base, default_float()) + shift, 1.0)
+        unshifted = jnp.asarray(rank_one_lattice(num_points, self.lattice_dimension))
+        shift = jnp.full((1, self.lattice_dimension), 0.25 / num_points)
+        if key is not None:
+            shift = jax.random.uniform(key, shift.shape)
+        shifted = jnp.mod(unshifted.astype(default_float()) + shift, 1.0)
         return self.from_unit(1.0 - jnp.abs(2.0 * shifted - 1.0))
 
     def contains(self, x: PointLike) -> Bool[Array, ""]:
@@ -114,11 +110,7 @@ class Box(Domain):
     lower: tuple[float, ...] = eqx.field(static=True)
     upper: tuple[float, ...] = eqx.field(static=True)
 
-    def __init__(
-        self,
-        lower: ArrayLike | tuple[Any, ...] | list[Any],
-        upper: ArrayLike | tuple[Any, ...] | list[Any],
-    ):
+    def __init__(self, lower: PointLike, upper: PointLike):
         self.lower = tuple(float(a) for a in np.atleast_1d(np.asarray(lower)))
         self.upper = tuple(float(b) for b in np.atleast_1d(np.asarray(upper)))
 
@@ -154,8 +146,7 @@ class Box(Domain):
 
     def to_unit(self, x: PointLike) -> Float[Array, " d"]:
         """The point in coordinates that run from 0 to 1 on each axis."""
-        offset = self.point(x) - jnp.asarray(self.lower)
-        return offset / jnp.asarray(self.lengths)
+        return (self.point(x) - jnp.asarray(self.lower)) / jnp.asarray(self.lengths)
 
     def from_unit(self, unit: Float[Array, "n e"]) -> Points:
         lower, upper = jnp.asarray(self.lower)[None], jnp.asarray(self.upper)[None]
@@ -163,24 +154,11 @@ class Box(Domain):
 
     def quadrature(self, num_points: int | tuple[int, ...]) -> Rule:
         counts = num_points if isinstance(num_points, tuple) else (num_points,) * self.dimension
-        if len(counts) != self.dimension:
-            raise ValueError(
-                f"num_points must be one number or one per axis ({self.dimension}), got {counts}."
-            )
-        for count in counts:
-            require_count("num_points", count)
-        if np.prod(counts, dtype=float) > MAX_QUADRATURE_POINTS:
-            raise ValueError(
-                f"tensor quadrature with {' x '.join(map(str, counts))} points is over "
-                f"{MAX_QUADRATURE_POINTS}; use Lattice, fewer modes, or an Empirical domain."
-            )
-        return _tensor_rule(self.lower, self.lengths, counts)
+        return gauss_legendre(self.lower, self.lengths, counts)
 
     def excess(self, x: PointLike) -> Float[Array, ""]:
         x = self.point(x)
-        below = jnp.asarray(self.lower) - x
-        above = x - jnp.asarray(self.upper)
-        excess = jnp.max(jnp.maximum(below, above))
+        excess = jnp.max(jnp.maximum(jnp.asarray(self.lower) - x, x - jnp.asarray(self.upper)))
         # Sums and differences of the corners, as grids have them, are off by their rounding.
         rounding = ROUNDING * jnp.finfo(x.dtype).eps * max(map(abs, self.lower + self.upper))
         return jnp.where(excess > rounding, excess, 0.0)
@@ -228,10 +206,7 @@ class RealLine(Domain):
 
     def quadrature(self, num_points: int | tuple[int, ...]) -> Rule:
         (count,) = num_points if isinstance(num_points, tuple) else (num_points,)
-        require_count("num_points", count)
-        nodes, weights = roots_hermitenorm(count)
-        weights = weights / weights.sum()
-        return _arrays(self.scale * nodes[:, None], weights)
+        return gauss_hermite(self.scale, count)
 
     def excess(self, x: PointLike) -> Float[Array, ""]:
         return jnp.where(jnp.isfinite(self.point(x)[0]), 0.0, jnp.inf)
@@ -240,8 +215,7 @@ class RealLine(Domain):
 class Empirical(Domain):
     """A set of points, each with mass 1/n: inner products are averages over it.
 
-    Any dimension. A point is "inside" if it is no farther from the set than the set's
-    own points are from one another, by the bounding box padded by a tenth.
+    Any dimension. A point is inside where it is in the bounding box, padded by a tenth.
 
     >>> Empirical(jnp.zeros((5, 3)) + jnp.arange(5.0)[:, None]).dimension
     3
@@ -250,14 +224,7 @@ class Empirical(Domain):
     points: Float[Array, "n d"]
 
     def __init__(self, points: ArrayLike | list[Any]):
-        self.points = jnp.asarray(points, default_float())
-
-    def __check_init__(self) -> None:
-        if self.points.ndim != 2 or 0 in self.points.shape:
-            raise ValueError(
-                f"points must have shape (n, d) with n, d >= 1, got {self.points.shape}."
-            )
-        require_finite("points", self.points)
+        self.points = as_points(points)
 
     @property
     def dimension(self) -> int:
@@ -329,19 +296,10 @@ def require_inside(domain: Domain, points: Float[Array, "n d"], name: str = "X")
         )
 
 
-def _arrays(nodes: np.ndarray, weights: np.ndarray) -> Rule:
-    return jnp.asarray(nodes, default_float()), jnp.asarray(weights, default_float())
-
-
-@functools.lru_cache(maxsize=32)
-def _legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
-    nodes, weights = roots_legendre(count)
-    return (nodes + 1) / 2, weights / 2
-
-
-def _tensor_rule(lower: tuple[Any, ...], lengths: tuple[Any, ...], counts: tuple[int, ...]) -> Rule:
-    rules = [_legendre(count) for count in counts]
-    nodes = [a + length * r[0] for a, length, r in zip(lower, lengths, rules, strict=True)]
-    weights = [length * r[1] for length, r in zip(lengths, rules, strict=True)]
-    grid = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, len(counts))
-    return _arrays(grid, functools.reduce(np.multiply.outer, weights).reshape(-1))
+def as_points(points: ArrayLike | list[Any]) -> Float[Array, "n d"]:
+    """The points as an array of shape (n, d)."""
+    array = as_real("points", points).astype(default_float())
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"points must have shape (n, d) with n, d >= 1, got {array.shape}.")
+    require_finite("points", array)
+    return array

@@ -1,7 +1,7 @@
 """The Mercer energy E(u) = ½⟨u, S⁻¹u⟩ = ½ Σₙ cₙ²/λₙ, cₙ = ⟨u, φₙ⟩.
 
 Deterministic energies are roots, E(u) = ½|R u(points)|²: `Quadrature` projects on the modes, `Nodes`
-takes the smallest function through the values at any points, for any kernel. Estimates at random
+takes the minimum-norm interpolant of the values at any points, for any kernel. Estimates at random
 points are in random_energy.py.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from .checks import as_real, default_float, is_concrete, require_count, require_finite
-from .domains import Domain, Euclidean
+from .checks import default_float, is_concrete, require_count, require_finite
+from .domains import Domain, Euclidean, as_points
 from .kernels import Kernel, KernelLike, SpectrumKernel, as_kernel
 from .spectra import Spectrum
 from .spectra.eigenvalues import require_invertible
@@ -28,7 +28,7 @@ JITTER = 1e-8
 
 
 class Energy(eqx.Module):
-    """A way to evaluate ½⟨u, S⁻¹u⟩ for a function u of one point."""
+    """An evaluation, or an unbiased estimate, of ½⟨u, S⁻¹u⟩ for a function u of one point."""
 
     is_deterministic: eqx.AbstractClassVar[bool]
     __hash__ = object.__hash__
@@ -41,11 +41,11 @@ class Energy(eqx.Module):
     @property
     @abstractmethod
     def domain(self) -> Domain:
-        """Where its functions live."""
+        """The domain of the functions u."""
 
     @abstractmethod
     def batch(self, key: PRNGKeyArray) -> Any:
-        """All the randomness of one estimate; None where there is none."""
+        """The random points and modes of one estimate; None for a deterministic energy."""
 
     @abstractmethod
     def __call__(self, u: Function, batch: Any = None) -> Float[Array, ""]:
@@ -59,7 +59,7 @@ class RootEnergy(Energy):
 
     @abstractmethod
     def whiten(self, values: Float[Array, "n ..."]) -> Float[Array, "r ..."]:
-        """R · values, for functions given by their values at the points, one a column."""
+        """R · values, for functions known by their values at the points, one a column."""
 
     @abstractmethod
     def units(self, x: Float[Array, " d"]) -> Float[Array, " r"]:
@@ -73,7 +73,7 @@ class RootEnergy(Energy):
 
 
 class Nodes(RootEnergy):
-    """The energy of the smallest function through the values at some points, for any kernel.
+    """Energy of the minimum-norm interpolant of the values at some points, for any kernel.
 
     With K = k(points, points) = LLᵀ this is ½|L⁻¹ u(points)|²: the Mercer energy under the measure
     of the points with every mode, in any dimension. `kernel` is a name, a spectrum, or any
@@ -90,12 +90,12 @@ class Nodes(RootEnergy):
     nugget: Float[Array, ""]
     is_deterministic = True
 
-    def __init__(self, kernel: KernelLike, points: ArrayLike | list):
+    def __init__(self, kernel: KernelLike, points: ArrayLike | list[Any]):
         self.covariance = as_kernel(kernel)
-        self.points = _check_nodes(points)
-        own = self.covariance.matrix(self.points, self.points)
-        self.nugget = JITTER * jnp.mean(jnp.diag(own))
-        self.factor = jnp.linalg.cholesky(own + self.nugget * jnp.eye(len(own)))
+        self.points = as_points(points)
+        covariances = self.covariance.matrix(self.points, self.points)
+        self.nugget = JITTER * jnp.mean(jnp.diag(covariances))
+        self.factor = jnp.linalg.cholesky(covariances + self.nugget * jnp.eye(len(covariances)))
         if is_concrete(self.factor) and not np.all(np.isfinite(self.factor)):
             raise ValueError("k(s, t) is not a covariance on these points: it is not positive.")
 
@@ -180,19 +180,11 @@ def require_usable(spectrum: Spectrum) -> None:
 
 
 def values_of(u: Function, points: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """u at each point; an error unless it is a scalar there."""
+    """The values of u at the points; raises unless u is scalar."""
     values = jax.vmap(u)(points)
     if jnp.shape(values) != points.shape[:1]:
         raise ValueError(f"u(x) must be a scalar, got shape {jnp.shape(values)[1:]}.")
     return values
-
-
-def _check_nodes(points: Any) -> Float[Array, "n d"]:
-    array = as_real("points", points).astype(default_float())
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"points must have shape (n, d) with n, d >= 1, got {array.shape}.")
-    require_finite("points", array)
-    return array
 
 
 @eqx.filter_jit

@@ -65,14 +65,14 @@ class Fidelity(eqx.Module):
     def advice(self) -> str:
         """One sentence: the change that lowers the error most, each having been tried."""
         errors = {words: fidelity(prior).relative_error for words, prior in moves(self.prior)}
-        best, own = min(errors, key=errors.get), self.relative_error
-        if errors[best] > WORTH_WHILE * own:
+        best, current = min(errors, key=errors.get), self.relative_error
+        if errors[best] > WORTH_WHILE * current:
             return (
                 f"No single step helps: of {', '.join(errors)}, none brings the relative error of "
-                f"{own:.2g} down."
+                f"{current:.2g} down."
             )
         step = best[0].upper() + best[1:]
-        return f"{step}: the relative error falls from {own:.2g} to {errors[best]:.2g}."
+        return f"{step}: the relative error falls from {current:.2g} to {errors[best]:.2g}."
 
     def __repr__(self) -> str:
         return (
@@ -143,8 +143,8 @@ def _compare(prior: Prior, index: int, term: Term, points: Float[Array, "p d"] |
     kernel = kernel_matrix(term.energy.kernel, points)
     covariance, mean_error, outside = _compare_layer(prior, term, points)
     errors = layer_errors(prior, index, points, kernel)
-    own = one_network(prior, term)
-    return Fidelity(points, covariance, kernel, errors, float(mean_error), float(outside), own)
+    scalars = float(mean_error), float(outside)
+    return Fidelity(points, covariance, kernel, errors, *scalars, one_network(prior, term))
 
 
 @eqx.filter_jit
@@ -172,8 +172,8 @@ def layer_errors(
     Where nothing but the readout is random, the error at the one layer there is.
     """
     if not _has_hidden(prior, index):
-        own = network_covariance(prior, prior.terms(prior.params)[index], points)
-        return jnp.max(jnp.abs(own - kernel))[None] / jnp.max(jnp.diag(kernel))
+        covariance = network_covariance(prior, prior.terms(prior.params)[index], points)
+        return jnp.max(jnp.abs(covariance - kernel))[None] / jnp.max(jnp.diag(kernel))
     keys = jax.random.split(own_key(prior), NUM_LAYERS)
     return _layer_errors(prior, index, points, kernel, keys)
 

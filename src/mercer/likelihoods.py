@@ -24,8 +24,8 @@ from .hyperpriors import Hyperprior
 from .parameters import is_network
 
 Observe = Callable[[Any, Float[Array, "n d"]], Any]
-
-
+# Fields that may have one value a row of the data.
+ROW_FIELDS = ("scale", "degrees")
 Positive = ArrayLike | list[Any] | tuple[Any, ...] | Hyperprior
 
 
@@ -40,7 +40,7 @@ def softplus(x: Array) -> Array:
 
 
 class Likelihood(eqx.Module):
-    """log p(y | u) a row; quantities given as a hyperprior are learned with the network.
+    """Log densities log p(y | u), one a row; quantities given as a hyperprior are learned with the network.
 
     Several networks are added up; a likelihood that has a use for each overrides `combine`.
     """
@@ -55,18 +55,25 @@ class Likelihood(eqx.Module):
     def draw(self, key: PRNGKeyArray, predicted: Any) -> Array:
         """New targets given what the forward map predicts, noise and all."""
 
-    @abstractmethod
     def check(self, targets: Array) -> None:
         """Raise if targets of this kind cannot have been observed."""
+        if targets.ndim != 1:
+            raise ValueError(f"y must have shape (n,), got {targets.shape}.")
+        scale = getattr(self, "scale", 1.0)
+        if not isinstance(scale, Hyperprior) and jnp.shape(scale) not in ((), targets.shape):
+            raise ValueError(
+                f"scale must be one number or one a row, {targets.shape[0]} of them; got "
+                f"{jnp.shape(scale)}."
+            )
 
     def __call__(self, u: Any, inputs: Float[Array, "n d"], targets: Array) -> Float[Array, " n"]:
         return self.log_prob(self.predict(u, inputs), targets)
 
     def predict(self, u: Any, inputs: Float[Array, "n d"]) -> Any:
         """What the forward map makes of u at the inputs."""
-        return (
-            self.combine(values_at(u, inputs)) if self.observe is None else self.observe(u, inputs)
-        )
+        if self.observe is None:
+            return self.combine(values_at(u, inputs))
+        return self.observe(u, inputs)
 
     def combine(self, values: Any) -> Any:
         """What is observed of the values of one network, or of each in a pytree of them."""
@@ -80,12 +87,11 @@ class Likelihood(eqx.Module):
         return self.observe is None
 
     def tail_variance(self, variances: Any) -> Float[Array, " n"]:
-        """What of the variances that the networks' units leave out, a pytree like them, is seen as
-        noise of what is observed."""
+        """Variance of what is observed that is due to the variances the networks' units leave out."""
         return sum(jax.tree.leaves(variances))
 
     def noise_variance(self, targets: Array) -> Float[Array, ""]:
-        """The size of the noise: one over the mean information where predictions are zero."""
+        """Variance of the noise: one over the mean information where predictions are zero."""
         zero = jnp.zeros(targets.shape, default_float())
         return 1 / jnp.mean(self.information(zero, targets))
 
@@ -126,7 +132,7 @@ class Likelihood(eqx.Module):
 
     def require_any_row(self) -> None:
         """Raise if noise was given one a row: there is none for new observations."""
-        for name in ("scale", "degrees"):
+        for name in ROW_FIELDS:
             if jnp.ndim(getattr(self, name, 0.0)) > 0:
                 raise ValueError(
                     f"{name} was given one a row of the data, so there is none for new observations."
@@ -134,12 +140,12 @@ class Likelihood(eqx.Module):
 
     def at_rows(self, rows: Int[Array, " n"]) -> "Likelihood":
         """The likelihood of some rows of the data: noise that is given a row is cut alike."""
-        cut = self
-        for name in ("scale", "degrees"):
+        likelihood = self
+        for name in ROW_FIELDS:
             value: Any = getattr(self, name, 0.0)
             if not isinstance(value, Hyperprior) and jnp.ndim(value) == 1:
-                cut = _replace(cut, name, value[rows])
-        return cut
+                likelihood = _replace(likelihood, name, value[rows])
+        return likelihood
 
 
 class Gaussian(Likelihood):
@@ -167,9 +173,6 @@ class Gaussian(Likelihood):
 
     def information(self, predicted: Any, targets: Array) -> Float[Array, " n"]:
         return jnp.broadcast_to(jnp.square(1 / self.scale), predicted.shape)
-
-    def check(self, targets: Array) -> None:
-        _check_rows("scale", self.scale, targets)
 
 
 class Heteroscedastic(Likelihood):
@@ -217,9 +220,6 @@ class Heteroscedastic(Likelihood):
             return self
         return _replace(self, "extra_variance", self.extra_variance[rows])
 
-    def check(self, targets: Array) -> None:
-        _check_rows("scale", 1.0, targets)
-
 
 class StudentT(Likelihood):
     """y = R(u) + scale · t with `degrees` of freedom: Gaussian that forgives outliers."""
@@ -240,9 +240,6 @@ class StudentT(Likelihood):
         size = (self.degrees + 1) / (self.degrees + 3) / jnp.square(self.scale)
         return jnp.broadcast_to(size, predicted.shape)
 
-    def check(self, targets: Array) -> None:
-        _check_rows("scale", self.scale, targets)
-
 
 class Bernoulli(Likelihood):
     """y ∈ {0, 1} with P(y = 1) = sigmoid(R(u))."""
@@ -260,7 +257,7 @@ class Bernoulli(Likelihood):
         return jax.nn.sigmoid(predicted) * jax.nn.sigmoid(-predicted)
 
     def check(self, targets: Array) -> None:
-        _check_rows("y", 1.0, targets)
+        Likelihood.check(self, targets)
         if not np.all(np.isin(np.asarray(targets), (0, 1))):
             raise ValueError("Bernoulli targets must be 0 or 1.")
 
@@ -281,7 +278,7 @@ class Poisson(Likelihood):
         return jnp.exp(predicted)
 
     def check(self, targets: Array) -> None:
-        _check_rows("y", 1.0, targets)
+        Likelihood.check(self, targets)
         counts = np.asarray(targets)
         if np.any(counts < 0) or np.any(counts != np.round(counts)):
             raise ValueError("Poisson targets must be whole numbers, zero or more.")
@@ -320,14 +317,3 @@ def _positive(name: str, value: Positive) -> Array | Hyperprior:
     array = jnp.asarray(value, default_float())
     require_positive(name, array)
     return array
-
-
-def _check_rows(name: str, value: Any, targets: Array) -> None:
-    if targets.ndim != 1:
-        raise ValueError(f"y must have shape (n,), got {targets.shape}.")
-    if isinstance(value, Hyperprior):
-        return
-    if jnp.ndim(value) > 0 and jnp.shape(value) != targets.shape:
-        raise ValueError(
-            f"{name} must be one number or one a row, {targets.shape[0]} of them; got {jnp.shape(value)}."
-        )

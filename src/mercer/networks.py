@@ -102,12 +102,10 @@ class FourierMLP(eqx.Module):
         activation: Activation = "sigmoid",
         domain: Domain | None = None,
     ):
-        sizes = {"in_size": in_size, "width": width, "depth": depth}
-        for name, value in (sizes | {"num_frequencies": num_frequencies}).items():
-            require_count(name, value)
-        scales = {"frequency_scale": frequency_scale, "hidden_scale": hidden_scale}
-        for name, value in (scales | {"readout_scale": readout_scale}).items():
-            require_positive(name, value)
+        _require_counts(in_size=in_size, width=width, depth=depth, num_frequencies=num_frequencies)
+        self.hidden_scale = _scale("hidden_scale", hidden_scale)
+        self.readout_scale = _scale("readout_scale", readout_scale)
+        require_positive("frequency_scale", frequency_scale)
         frequency_key, *keys = jax.random.split(key, 2 + 2 * depth)
         self.frequencies = _draw_frequencies(
             frequency_key, num_frequencies, in_size, law, frequency_scale
@@ -118,8 +116,6 @@ class FourierMLP(eqx.Module):
         self.domain = _input_domain(domain, in_size)
         self.factor = None if boundary is None else Vanishing(boundary, in_size, saturation)
         self.activation = name_activation(activation)
-        self.hidden_scale = jnp.asarray(hidden_scale, default_float())
-        self.readout_scale = jnp.asarray(readout_scale, default_float())
 
     @property
     def boundary(self) -> Boundary | None:
@@ -133,11 +129,8 @@ class FourierMLP(eqx.Module):
     def __call__(self, x: PointLike) -> Float[Array, ""]:
         t = self.domain.to_unit(x)
         angles = self.frequencies.astype(t.dtype) @ t
-        hidden = math.sqrt(2) * jnp.concatenate([jnp.cos(angles), jnp.sin(angles)])
-        activation = activation_function(self.activation)
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            before = weight @ hidden / math.sqrt(hidden.shape[0]) + bias
-            hidden = activation(self.hidden_scale * before)
+        inputs = math.sqrt(2) * jnp.concatenate([jnp.cos(angles), jnp.sin(angles)])
+        hidden = _last_layer(self, inputs, self.hidden_scale)
         value = self.readout_scale * jnp.dot(self.readout, hidden) / math.sqrt(self.width)
         return value if self.factor is None else self.factor(t) * value
 
@@ -175,28 +168,21 @@ class MLP(eqx.Module):
         activation: Activation = "tanh",
         domain: Domain | None = None,
     ):
-        for name, count in (("in_size", in_size), ("width", width), ("depth", depth)):
-            require_count(name, count)
-        require_positive("weight_scale", weight_scale)
-        require_positive("readout_scale", readout_scale)
+        _require_counts(in_size=in_size, width=width, depth=depth)
+        self.weight_scale = _scale("weight_scale", weight_scale)
+        self.readout_scale = _scale("readout_scale", readout_scale)
         offset_key, *keys = jax.random.split(key, 2 + 2 * depth)
         self.weights, self.biases, self.readout = _draw_layers(keys, [in_size, *[width] * depth])
         self.offset = jax.random.normal(offset_key)
         self.domain = _input_domain(domain, in_size)
         self.activation = name_activation(activation)
-        self.weight_scale = jnp.asarray(weight_scale, default_float())
-        self.readout_scale = jnp.asarray(readout_scale, default_float())
 
     @property
     def width(self) -> int:
         return self.readout.shape[0]
 
     def __call__(self, x: PointLike) -> Float[Array, ""]:
-        hidden = 2 * self.domain.to_unit(x) - 1
-        activation = activation_function(self.activation)
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            before = weight @ hidden / math.sqrt(hidden.shape[0]) + bias
-            hidden = activation(self.weight_scale * before)
+        hidden = _last_layer(self, 2 * self.domain.to_unit(x) - 1, self.weight_scale)
         value = jnp.dot(self.readout, hidden) / math.sqrt(self.width) + self.offset
         return self.readout_scale * value
 
@@ -217,10 +203,9 @@ class Radial(eqx.Module):
     readout_scale: Float[Array, ""] = constant()
 
     def __init__(self, energy: Nodes, readout_scale: ArrayLike = 1e4):
-        require_positive("readout_scale", readout_scale)
         self.energy = energy
         self.readout = jnp.zeros(energy.points.shape[0])
-        self.readout_scale = jnp.asarray(readout_scale, default_float())
+        self.readout_scale = _scale("readout_scale", readout_scale)
 
     @property
     def width(self) -> int:
@@ -246,6 +231,27 @@ def name_activation(activation: Activation) -> Activation:
             )
         return activation
     return {function: name for name, function in ACTIVATIONS.items()}.get(activation, activation)
+
+
+def _require_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        require_count(name, count)
+
+
+def _scale(name: str, value: ArrayLike) -> Float[Array, ""]:
+    require_positive(name, value)
+    return jnp.asarray(value, default_float())
+
+
+def _last_layer(
+    network: FourierMLP | MLP, inputs: Float[Array, " n"], scale: Float[Array, ""]
+) -> Float[Array, " W"]:
+    """The last hidden layer, each of activation(scale · (W h/√n + b))."""
+    hidden, activation = inputs, activation_function(network.activation)
+    for weight, bias in zip(network.weights, network.biases, strict=True):
+        before = weight @ hidden / math.sqrt(hidden.shape[0]) + bias
+        hidden = activation(scale * before)
+    return hidden
 
 
 def _draw_layers(keys: list[Any], sizes: list[int]) -> tuple[tuple, tuple, Float[Array, " W"]]:

@@ -1,4 +1,6 @@
-"""All matplotlib: arrays and spectra in, figures and axes out."""
+"""Figures of spectra, paths, covariances and marginals, by Matplotlib."""
+
+from typing import Any
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -6,8 +8,9 @@ import numpy as np
 from jaxtyping import ArrayLike, PRNGKeyArray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
-from .domains import Box
+from .domains import Box, RealLine
 from .fidelity import kernel_matrix
 from .process import GaussianProcess
 from .spectra import Spectrum
@@ -34,7 +37,7 @@ STYLE = {
     "figure.dpi": 130,
     "savefig.bbox": "tight",
     "image.cmap": "cividis",
-    "axes.prop_cycle": plt.cycler(color=COLOURS),
+    "axes.prop_cycle": cycler(color=COLOURS),
 }
 
 
@@ -49,13 +52,12 @@ def spectrum(process: Spectrum, key: PRNGKeyArray, num_draws: int = 5) -> Figure
 
 
 def covariance(
-    axes: Axes, figure: Figure, axis: ArrayLike, values: ArrayLike, title: str, **options
+    axes: Axes, figure: Figure, axis: ArrayLike, values: ArrayLike, title: str, **options: Any
 ) -> None:
     """A covariance matrix over an interval as an image with its scale."""
     axis = np.asarray(axis)
     extent = (float(axis[0]), float(axis[-1]), float(axis[0]), float(axis[-1]))
-    image = axes.imshow(np.asarray(values), origin="lower", extent=extent, aspect="auto", **options)
-    figure.colorbar(image, ax=axes, shrink=0.9)
+    _show(axes, figure, np.asarray(values), extent, **options)
     axes.set(title=title, xlabel="s", ylabel="t")
 
 
@@ -70,11 +72,10 @@ def _line(process: Spectrum, count: int) -> tuple[np.ndarray, np.ndarray, str]:
     domain = process.domain
     if isinstance(domain, Box):
         axis = np.linspace(domain.lower[0], domain.upper[0], count)
-        middle = (np.array(domain.lower) + np.array(domain.upper)) / 2
-        points = np.tile(middle, (count, 1))
+        points = np.tile(np.add(domain.lower, domain.upper) / 2, (count, 1))
         points[:, 0] = axis
         return axis, points, "t" if domain.dimension == 1 else "t₁, through the middle"
-    if domain.dimension == 1 and hasattr(domain, "scale"):
+    if isinstance(domain, RealLine):
         axis = np.linspace(-2.5 * domain.scale, 2.5 * domain.scale, count)
         return axis, axis[:, None], "t"
     points = np.asarray(domain.quadrature(count)[0])
@@ -85,21 +86,27 @@ def _line(process: Spectrum, count: int) -> tuple[np.ndarray, np.ndarray, str]:
 def _draw_paths(
     axes: Axes, figure: Figure, process: Spectrum, key: PRNGKeyArray, count: int
 ) -> None:
-    domain = process.domain
-    if isinstance(domain, Box) and domain.dimension == 2:
-        side = np.linspace(0, 1, 80)
-        grid = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
-        values = GaussianProcess(process).draw(key, domain.from_unit(jnp.asarray(grid)))[0]
-        extent = (domain.lower[0], domain.upper[0], domain.lower[1], domain.upper[1])
-        image = axes.imshow(
-            np.asarray(values).reshape(80, 80).T, origin="lower", extent=extent, aspect="auto"
-        )
-        figure.colorbar(image, ax=axes, shrink=0.9)
-        axes.set(title="One draw", xlabel="t₁", ylabel="t₂")
-        return
+    if isinstance(process.domain, Box) and process.domain.dimension == 2:
+        return _draw_surface(axes, figure, process, key)
     axis, points, label = _line(process, 600)
     paths(axes, axis, GaussianProcess(process).draw(key, jnp.asarray(points), count), "Draws")
     axes.set_xlabel(label)
+
+
+def _draw_surface(axes: Axes, figure: Figure, process: Spectrum, key: PRNGKeyArray) -> None:
+    """One draw over a rectangle as an image."""
+    domain, side = process.domain, np.linspace(0, 1, 80)
+    grid = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    values = GaussianProcess(process).draw(key, domain.from_unit(jnp.asarray(grid)))[0]
+    extent = (domain.lower[0], domain.upper[0], domain.lower[1], domain.upper[1])
+    _show(axes, figure, np.asarray(values).reshape(80, 80).T, extent)
+    axes.set(title="One draw", xlabel="t₁", ylabel="t₂")
+
+
+def _show(axes: Axes, figure: Figure, values: np.ndarray, extent: tuple, **options: Any) -> None:
+    """An image with its colour scale."""
+    image = axes.imshow(values, origin="lower", extent=extent, aspect="auto", **options)
+    figure.colorbar(image, ax=axes, shrink=0.9)
 
 
 def _draw_covariance(axes: Axes, figure: Figure, process: Spectrum) -> None:

@@ -1,10 +1,11 @@
-"""Models in a file: arrays beside a description that builds only classes of this package.
+"""Saved models: arrays beside a description that builds only classes of this package.
 
 A saved model is a ZIP of `model.json` and arrays in NumPy's format. Loading it runs no code but that of
 this package: no pickle, no function of anybody else's.
 """
 
 import dataclasses
+import functools
 import importlib
 import io
 import json
@@ -63,16 +64,15 @@ def load(path: str | Path) -> Any:
         return _Reader(arrays).decode(description["model"])
     except _RefusalError:
         raise
-    except (
-        Exception
-    ) as error:  # whatever ZIP, JSON and NumPy make of bytes that anyone may have written
+    # Whatever ZIP, JSON and NumPy make of bytes that anyone may have written.
+    except Exception as error:
         raise ValueError(
             f"{target} is not a model that mercer.save wrote, or is damaged."
         ) from error
 
 
 class _RefusalError(ValueError):
-    """A file that is whole but cannot be read, in a sentence of its own."""
+    """A valid file that this version or configuration cannot read."""
 
 
 def _number(name: str) -> int:
@@ -128,14 +128,14 @@ class _Writer:
         return {"tuple" if isinstance(value, tuple) else "list": entries}
 
     def _object(self, value: Any, where: str) -> Any:
-        own = type(value)
-        if not _is_own(own):
+        cls = type(value)
+        if not _is_own(cls):
             raise ValueError(
                 f"{where} is {_name_of(value)}, a class of your own: load builds only mercer's; "
                 "use pickle."
             )
         fields = {n: self.encode(v, f"{where}.{n}") for n, v in _fields(value).items()}
-        return {"class": f"{own.__module__}:{own.__qualname__}", "fields": fields}
+        return {"class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
 
 
 class _Reader:
@@ -161,18 +161,22 @@ class _Reader:
         if kind == "function":
             return _find(content, _is_own_function)
         if kind == "class":
-            own = _find(content, lambda found: isinstance(found, type) and _is_own(found))
+            cls = _find(content, _is_own_class)
             fields = {name: self.decode(entry) for name, entry in dict(rest)["fields"].items()}
-            return _build(own, fields)
+            return _build(cls, fields)
         raise KeyError(kind)
 
 
 def _is_key(value: Any) -> bool:
-    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def _is_own(own: type) -> bool:
-    return own.__module__.split(".")[0] == PACKAGE
+def _is_own(cls: type) -> bool:
+    return cls.__module__.split(".")[0] == PACKAGE
+
+
+def _is_own_class(value: Any) -> bool:
+    return isinstance(value, type) and _is_own(value)
 
 
 def _is_named_tuple(value: Any) -> bool:
@@ -200,14 +204,14 @@ def _fields(value: Any) -> dict[str, Any]:
     return dict(vars(value))
 
 
-def _build(own: type, fields: dict[str, Any]) -> Any:
+def _build(cls: type, fields: dict[str, Any]) -> Any:
     """An object with these fields, its constructor not run."""
-    if issubclass(own, tuple):
-        return own(**fields)
-    built = object.__new__(own)
+    if issubclass(cls, tuple):
+        return cls(**fields)
+    instance = object.__new__(cls)
     for name, value in fields.items():
-        object.__setattr__(built, name, value)
-    return built
+        object.__setattr__(instance, name, value)
+    return instance
 
 
 def _find(path: str, accepts: Callable[[Any], bool]) -> Any:
@@ -216,14 +220,12 @@ def _find(path: str, accepts: Callable[[Any], bool]) -> Any:
     if module.split(".")[0] != PACKAGE:
         raise KeyError(path)
     try:
-        found: Any = importlib.import_module(module)
-    except ModuleNotFoundError:
-        found = None
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is None or not accepts(found):
+        member: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except (ModuleNotFoundError, AttributeError):
+        member = None
+    if not accepts(member):
         raise _RefusalError(f"this file names {path}, which this version of mercer does not have.")
-    return found
+    return member
 
 
 def _as_jax(array: np.ndarray) -> jax.Array:

@@ -53,8 +53,8 @@ def co2(window: str = "four_weekly") -> Series:
         raise ValueError(f"window must be one of {tuple(TRAINING_ROWS)}, got {window!r}.")
     days, values = _weekly()
     if window == "four_weekly":
-        last = (np.datetime64("1963-11-02") - np.datetime64("1958-03-29")).astype(int)
-        days, values = days[days <= last][::4], _fill(values)[days <= last][::4]
+        within = days <= (np.datetime64("1963-11-02") - np.datetime64("1958-03-29")).astype(int)
+        days, values = days[within][::4], _fill(values)[within][::4]
     else:
         days, values = _monthly(days, values, window)
     span, lowest = days[-1] - days[0], values.min()
@@ -110,10 +110,8 @@ def _monthly(days: np.ndarray, values: np.ndarray, window: str) -> tuple[np.ndar
     count = 72 if window == "monthly" else 68
     means = np.full(count, np.nan)
     for i in range(count):
-        held = values[(months == first + i) & np.isfinite(values)]
-        if held.size:
-            means[i] = held.mean()
-    when = np.arange(count) * DAYS_A_YEAR / 12
-    if window == "monthly":
-        return when, _fill(means)
-    return when[np.isfinite(means)], means[np.isfinite(means)]
+        measured = values[(months == first + i) & np.isfinite(values)]
+        if measured.size:
+            means[i] = measured.mean()
+    when, known = np.arange(count) * DAYS_A_YEAR / 12, np.isfinite(means)
+    return (when, _fill(means)) if window == "monthly" else (when[known], means[known])

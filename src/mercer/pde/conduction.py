@@ -36,7 +36,7 @@ def conduct(
         raise ValueError(f"lower must be below upper, got {lower} and {upper}.")
     nodes = jnp.linspace(lower, upper, 2 * num_cells + 1)
     values = jax.vmap(kappa)(nodes)
-    good = require_conductivity(values)
+    is_valid = require_conductivity(values)
     left, middle, right = values[:-1:2], values[1::2], values[2::2]
     # κ over one cell is left + slope s + bend s², 0 ≤ s ≤ 1.
     slope, bend = -3 * left + 4 * middle - right, 2 * left - 4 * middle + 2 * right
@@ -45,7 +45,7 @@ def conduct(
     wanted = stations * masses[-1]
     cell = jnp.clip(jnp.searchsorted(before, wanted, side="right") - 1, 0, num_cells - 1)
     part = _invert_cell(left[cell], slope[cell], bend[cell], wanted - before[cell])
-    return jnp.where(good, nodes[2 * cell] + part * (nodes[2] - nodes[0]), jnp.nan)
+    return jnp.where(is_valid, nodes[2 * cell] + part * (nodes[2] - nodes[0]), jnp.nan)
 
 
 def _invert_cell(left: Array, slope: Array, bend: Array, mass: Array) -> Array:
@@ -69,20 +69,20 @@ def _invert_cell(left: Array, slope: Array, bend: Array, mass: Array) -> Array:
 
 def require_conductivity(values: Array) -> Bool[Array, ""]:
     """Whether all values are positive and finite; raises where they are known and are not."""
-    good = jnp.all((values > 0) & jnp.isfinite(values))
-    if is_concrete(good) and not good:
+    is_valid = jnp.all((values > 0) & jnp.isfinite(values))
+    if is_concrete(is_valid) and not is_valid:
         raise ValueError(
             f"kappa must be positive and finite everywhere, got {jnp.min(values):.3g} as its least "
             "value; map the network through jnp.exp or jax.nn.softplus."
         )
-    return good
+    return is_valid
 
 
 def _check_stations(stations: ArrayLike | list[Any]) -> Float[Array, " n"]:
     if is_concrete(stations):
-        held = np.asarray(stations, float)
-        if held.ndim != 1 or not np.all((held >= 0) & (held <= 1)):
+        places = np.asarray(stations, float)
+        if places.ndim != 1 or not np.all((places >= 0) & (places <= 1)):
             raise ValueError(
-                f"stations must be numbers in [0, 1] of shape (n,), got {held}; divide by the thickness."
+                f"stations must be numbers in [0, 1] of shape (n,), got {places}; divide by the thickness."
             )
     return jnp.asarray(stations, default_float())

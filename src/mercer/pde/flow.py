@@ -15,7 +15,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ..checks import default_float, is_concrete, require_count, require_finite
 from ..domains import Box, require_inside
-from ..spectra.boundary import Boundary, BoundaryLike, parse_boundary
+from ..spectra.boundary import Boundary, BoundaryLike, Sides, parse_boundary
 from .conduction import require_conductivity
 
 TOLERANCE = 1e-10
@@ -80,13 +80,13 @@ class Flow(eqx.Module):
         `kappa` and `source` are functions of a point, values in every cell, or numbers.
         """
         conductivity = self._in_cells("kappa", kappa)
-        good = require_conductivity(conductivity)
+        is_valid = require_conductivity(conductivity)
         field, converged = _solve_linear(self, conductivity, self._in_cells("source", source))
-        return jnp.where(good, _require_converged(field, converged), jnp.nan)
+        return jnp.where(is_valid, _require_converged(field, converged), jnp.nan)
 
     def solve_nonlinear(self, kappa: Callable, source: Quantity = 0.0) -> Float[Array, "..."]:
         """T in every cell for a conductivity κ(x, T): Newton's method by Optimistix."""
-        centres, made = self.centres, self._in_cells("source", source)
+        centres, sources = self.centres, self._in_cells("source", source)
 
         def conductivity(field):
             return jax.vmap(kappa)(centres, field.reshape(-1)).reshape(self.cells)
@@ -96,8 +96,8 @@ class Flow(eqx.Module):
         unit = jax.lax.stop_gradient(jnp.mean(conductivity(start)) * (1 + jnp.max(jnp.abs(start))))
 
         def residual(field):
-            rest = self._outflow(conductivity(field), field, self.values) - made
-            return rest * np.min(self._spacing) ** 2 / unit
+            imbalance = self._outflow(conductivity(field), field, self.values) - sources
+            return imbalance * np.min(self._spacing) ** 2 / unit
 
         field = jax.lax.custom_root(residual, start, _newton, _solve_tangent)
         field = _require_converged(field, jnp.max(jnp.abs(residual(field))) <= ACCEPTED)
@@ -117,7 +117,7 @@ class Flow(eqx.Module):
 
     @property
     def _spacing(self) -> np.ndarray:
-        return (np.array(self.domain.upper) - np.array(self.domain.lower)) / np.array(self.cells)
+        return np.array(self.domain.lengths) / np.array(self.cells)
 
     def _in_cells(self, name: str, quantity: Quantity) -> Array:
         if callable(quantity):
@@ -142,16 +142,13 @@ class Flow(eqx.Module):
 
     def _poisson(self, right: Array) -> Array:
         """The solution for κ = 1 and sides at zero, by the eigenvectors of each axis."""
-        pairs = [
-            _axis_modes(count, sides, float(spacing))
-            for count, sides, spacing in zip(self.cells, self.boundary, self._spacing, strict=True)
-        ]
-        rates = functools.reduce(np.add.outer, [rate for rate, _ in pairs])
-        for axis, (_, modes) in enumerate(pairs):
-            right = _along(modes.T, right, axis)
-        right = right / rates
-        for axis, (_, modes) in enumerate(pairs):
-            right = _along(modes, right, axis)
+        axes = zip(self.cells, self.boundary, self._spacing.tolist(), strict=True)
+        rates, modes = zip(*(_axis_modes(*axis) for axis in axes), strict=True)
+        for axis, vectors in enumerate(modes):
+            right = _along(vectors.T, right, axis)
+        right = right / functools.reduce(np.add.outer, rates)
+        for axis, vectors in enumerate(modes):
+            right = _along(vectors, right, axis)
         return right
 
     def _start(self) -> Array:
@@ -164,10 +161,11 @@ class Flow(eqx.Module):
         """The field with its values at both sides of an axis: known ones, or by a straight line."""
         t = jnp.moveaxis(field, axis, 0)
         ends = [1.5 * t[0] - 0.5 * t[1], 1.5 * t[-1] - 0.5 * t[-2]]
-        for i, side in enumerate(self.boundary[axis]):
-            if side == "dirichlet":
-                ends[i] = jnp.full_like(t[0], self.values[axis, i])
-        return jnp.moveaxis(jnp.concatenate([ends[0][None], t, ends[1][None]]), 0, axis)
+        lower, upper = (
+            jnp.full_like(end, self.values[axis, i]) if side == "dirichlet" else end
+            for i, (side, end) in enumerate(zip(self.boundary[axis], ends, strict=True))
+        )
+        return jnp.moveaxis(jnp.concatenate([lower[None], t, upper[None]]), 0, axis)
 
 
 @eqx.filter_jit
@@ -192,18 +190,17 @@ def _solve_linear(flow: Flow, conductivity: Array, source: Array) -> tuple[Array
         return lx.linear_solve(operator, right, solver, options=options, throw=False).value
 
     field = jax.lax.custom_linear_solve(apply, right, conjugate, symmetric=True)
-    rest = jnp.max(jnp.abs(apply(field) - right))
-    return field, rest <= ACCEPTED * jnp.max(jnp.abs(right))
+    residual = jnp.max(jnp.abs(apply(field) - right))
+    return field, residual <= ACCEPTED * jnp.max(jnp.abs(right))
 
 
 def _newton(residual: Callable[[Array], Array], start: Array) -> Array:
     """A root by Newton's method, or whatever it came to."""
     tags = frozenset({lx.tridiagonal_tag}) if start.ndim == 1 else frozenset()
     solver = optx.Newton(TOLERANCE, TOLERANCE, linear_solver=lx.AutoLinearSolver(well_posed=True))
-    found = optx.root_find(
+    return optx.root_find(
         lambda field, _: residual(field), solver, start, tags=tags, max_steps=100, throw=False
-    )
-    return found.value
+    ).value
 
 
 def _solve_tangent(linear: Callable[[Array], Array], right: Array) -> Array:
@@ -220,7 +217,7 @@ def _inflow(side: str, conductivity: Array, field: Array, value: Array, spacing:
 
 
 @functools.lru_cache(maxsize=32)
-def _axis_modes(count: int, sides: tuple[str, str], spacing: float) -> Any:
+def _axis_modes(count: int, sides: Sides, spacing: float) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of −d²/dx² on the cells of one axis."""
     matrix = 2 * np.eye(count) - np.eye(count, k=1) - np.eye(count, k=-1)
     for end, side in zip((0, -1), sides, strict=True):

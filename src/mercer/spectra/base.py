@@ -1,4 +1,4 @@
-"""What a spectrum is, and the algebra of spectra."""
+"""The base class of spectra, and their algebra: scaling, powers, truncation."""
 
 from abc import abstractmethod
 
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, is_concrete, require_count, require_positive
-from ..domains import Domain, PointLike
+from ..domains import Domain, PointLike, Points
 from .boundary import Boundary
 from .eigenvalues import check_eigenvalues, decay_order, warn_unless_summable
 from .gram import adaptive_points
@@ -57,9 +57,7 @@ class Spectrum(eqx.Module):
         products = self.eigenfunctions(s) * self.eigenfunctions(t)
         return jnp.sum(jnp.exp(self.log_eigenvalues) * products)
 
-    def project(
-        self, points: Float[Array, "n d"], values: Float[Array, " n"]
-    ) -> Float[Array, " K"]:
+    def project(self, points: Points, values: Float[Array, " n"]) -> Float[Array, " K"]:
         """Σᵢ valuesᵢ φ(xᵢ): inner products with all modes, for values weighted by a rule."""
         return values @ jax.vmap(self.eigenfunctions)(points)
 
@@ -123,7 +121,7 @@ class Spectrum(eqx.Module):
 
     @property
     def boundary(self) -> Boundary | None:
-        """What the functions do at the sides of the box; None where there is nothing to say."""
+        """The boundary conditions of the eigenfunctions on a box, or None."""
         return None
 
     def check(self) -> None:
@@ -185,6 +183,10 @@ class Derived(Spectrum):
         return self.spectrum.domain
 
     @property
+    def log_eigenvalues(self) -> Float[Array, " K"]:
+        return self.spectrum.log_eigenvalues
+
+    @property
     def boundary(self) -> Boundary | None:
         return self.spectrum.boundary
 
@@ -203,9 +205,7 @@ class Derived(Spectrum):
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)
 
-    def project(
-        self, points: Float[Array, "n d"], values: Float[Array, " n"]
-    ) -> Float[Array, " K"]:
+    def project(self, points: Points, values: Float[Array, " n"]) -> Float[Array, " K"]:
         return self.spectrum.project(points, values)
 
     def quadrature_points(self) -> int | tuple[int, ...]:
@@ -292,9 +292,7 @@ class Truncated(Derived):
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)[: self.kept]
 
-    def project(
-        self, points: Float[Array, "n d"], values: Float[Array, " n"]
-    ) -> Float[Array, " K"]:
+    def project(self, points: Points, values: Float[Array, " n"]) -> Float[Array, " K"]:
         return self.spectrum.project(points, values)[: self.kept]
 
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""What functions do at the sides of a box."""
+"""Boundary conditions of functions on a box."""
 
 from collections.abc import Sequence
 

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from ..domains import Box, Domain, Interval, PointLike
-from .base import Spectrum
 from .box import BoxSpectrum
 from .laplace_basis import LaplaceBasis, laplace_basis
 from .laplacian import Laplacian
@@ -12,7 +11,22 @@ from .laplacian import Laplacian
 UNIT = Interval(0, 1)
 
 
-class BrownianMotion(BoxSpectrum):
+class InverseLaplacian(BoxSpectrum):
+    """(−Δ)⁻¹ on an interval, whose powers are those of the Laplacian."""
+
+    @property
+    def log_eigenvalues(self) -> Float[Array, " K"]:
+        return -jnp.log(self.basis.eigenvalues)
+
+    @property
+    def rkhs_order(self) -> float:
+        return 1.0
+
+    def __pow__(self, power: ArrayLike) -> Laplacian:
+        return Laplacian(self.domain, self.num_modes, self.boundary) ** power
+
+
+class BrownianMotion(InverseLaplacian):
     """Brownian motion that starts at the lower end: k(s, t) = min(s, t) − lower.
 
     λₙ = (L / (π(n − ½)))², φₙ(t) = √(2/L) sin(π(n − ½)(t − lower)/L).
@@ -28,26 +42,15 @@ class BrownianMotion(BoxSpectrum):
         self.basis = laplace_basis(domain, num_modes, ("dirichlet", "neumann"))
 
     @property
-    def log_eigenvalues(self) -> Float[Array, " K"]:
-        return -jnp.log(self.basis.eigenvalues)
-
-    @property
     def trace(self) -> Float[Array, ""]:
         return jnp.asarray(self.domain.measure**2 / 2)
-
-    @property
-    def rkhs_order(self) -> float:
-        return 1.0
 
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         first, second = self.domain.point(s)[0], self.domain.point(t)[0]
         return jnp.minimum(first, second) - self.domain.lower[0]
 
-    def __pow__(self, power: ArrayLike) -> Spectrum:
-        return Laplacian(self.domain, self.num_modes, ("dirichlet", "neumann")) ** power
 
-
-class BrownianBridge(BoxSpectrum):
+class BrownianBridge(InverseLaplacian):
     """Brownian motion pinned at both ends, k(s, t) = (min − lower)(upper − max) / L.
 
     λₙ = (L / (πn))², φₙ(t) = √(2/L) sin(πn(t − lower)/L): the inverse Dirichlet Laplacian.
@@ -63,25 +66,14 @@ class BrownianBridge(BoxSpectrum):
         self.basis = laplace_basis(domain, num_modes, "dirichlet")
 
     @property
-    def log_eigenvalues(self) -> Float[Array, " K"]:
-        return -jnp.log(self.basis.eigenvalues)
-
-    @property
     def trace(self) -> Float[Array, ""]:
         return jnp.asarray(self.domain.measure**2 / 6)
-
-    @property
-    def rkhs_order(self) -> float:
-        return 1.0
 
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         first, second = self.domain.point(s)[0], self.domain.point(t)[0]
         below = jnp.minimum(first, second) - self.domain.lower[0]
         above = self.domain.upper[0] - jnp.maximum(first, second)
         return below * above / self.domain.measure
-
-    def __pow__(self, power: ArrayLike) -> Spectrum:
-        return Laplacian(self.domain, self.num_modes) ** power
 
 
 def _require_interval(domain: Domain) -> None:

@@ -1,4 +1,4 @@
-"""What a list of eigenvalues says: whether it can define a prior, and how fast it decays."""
+"""Checks of eigenvalues, and the rate at which they decay."""
 
 import warnings
 
@@ -15,13 +15,15 @@ def check_eigenvalues(log_eigenvalues: Float[Array, " K"]) -> None:
     logs = np.asarray(log_eigenvalues, dtype=float)
     if logs.size == 0:
         raise ValueError("a spectrum needs at least one mode, got none.")
-    if np.any(np.isnan(logs) | (logs == np.inf)):
-        mode = int(np.argmax(np.isnan(logs) | (logs == np.inf))) + 1
+    infinite = np.isnan(logs) | (logs == np.inf)
+    if np.any(infinite):
+        mode = int(np.argmax(infinite)) + 1
         raise ValueError(
             f"mode {mode} has log eigenvalue {logs[mode - 1]}, so the variance is not summable."
         )
-    if np.any(np.diff(logs) > 1e-6 * (1 + np.abs(logs[1:]))):
-        mode = int(np.argmax(np.diff(logs) > 1e-6 * (1 + np.abs(logs[1:])))) + 2
+    rising = np.diff(logs) > 1e-6 * (1 + np.abs(logs[1:]))
+    if np.any(rising):
+        mode = int(np.argmax(rising)) + 2
         raise ValueError(
             f"modes must be ordered by decreasing eigenvalue, but mode {mode} is larger than "
             f"mode {mode - 1}."
@@ -43,7 +45,7 @@ def warn_unless_summable(log_eigenvalues: Float[Array, " K"]) -> None:
 
 
 def require_invertible(log_eigenvalues: Float[Array, " K"]) -> None:
-    """Raise if the rounding of a coefficient, squared and over λ, would drown the energy."""
+    """Raise if eigenvalues are so small that rounding errors dominate c²/λ."""
     if not is_concrete(log_eigenvalues):
         return
     logs = np.asarray(log_eigenvalues, dtype=float)
@@ -72,14 +74,16 @@ def decay_order(log_eigenvalues: np.ndarray, dimension: int) -> float:
     count = log_eigenvalues.size
     if count < 8:
         return float("inf")
-    n = np.arange(1, count + 1)[count // 2 :]
+    n = np.arange(1, count + 1)[count // 2 :].astype(float)
     tail = log_eigenvalues[count // 2 :]
-    algebraic, *_ = np.polyfit(np.log(n), tail, 1, full=True)
-    exponential, *_ = np.polyfit(n.astype(float), tail, 1, full=True)
-    misfit = [
-        np.ptp(tail - np.polyval(algebraic, np.log(n))),
-        np.ptp(tail - np.polyval(exponential, n)),
-    ]
-    if misfit[1] < 0.5 * misfit[0] and -algebraic[0] > 4:
+    slope, misfit = _fit_line(np.log(n), tail)
+    _, exponential_misfit = _fit_line(n, tail)
+    if exponential_misfit < 0.5 * misfit and -slope > 4:
         return float("inf")
-    return float(-algebraic[0] * dimension / 2)
+    return float(-slope * dimension / 2)
+
+
+def _fit_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """The slope of the least-squares line, and the range of its residuals."""
+    line, *_ = np.polyfit(x, y, 1, full=True)
+    return line[0], float(np.ptp(y - np.polyval(line, x)))

@@ -1,6 +1,5 @@
 """Kernels of finite rank, Σᵢ dᵢ fᵢ(s) fᵢ(t) with any functions fᵢ, and sums of spectra."""
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,11 +10,9 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, is_concrete, require_count
 from ..domains import Domain, PointLike
-from .base import Spectrum
+from .base import Derived, Spectrum
 from .boundary import Boundary
-from .gram import adaptive_points
-
-Functions = Callable[[Float[Array, " d"]], Float[Array, " M"]]
+from .gram import Functions, adaptive_points
 
 
 class FiniteRank(Spectrum):
@@ -72,20 +69,12 @@ class FiniteRank(Spectrum):
         return self.num_points
 
 
-class Sum(Spectrum):
+class Sum(Derived):
     """S + T: the sum of two independent processes, diagonalised together."""
 
     first: Spectrum
     second: Spectrum
-    joint: FiniteRank
-
-    @property
-    def domain(self) -> Domain:
-        return self.first.domain
-
-    @property
-    def log_eigenvalues(self) -> Float[Array, " K"]:
-        return self.joint.log_eigenvalues
+    spectrum: FiniteRank
 
     @property
     def trace(self) -> Float[Array, ""]:
@@ -96,17 +85,19 @@ class Sum(Spectrum):
         return min(self.first.rkhs_order, self.second.rkhs_order)
 
     @property
+    def path_order(self) -> float:
+        return self.rkhs_order - self.domain.dimension / 2
+
+    @property
+    def decay(self) -> float:
+        return 2 * self.rkhs_order / self.domain.dimension
+
+    @property
     def boundary(self) -> Boundary | None:
         return self.first.boundary if self.first.boundary == self.second.boundary else None
 
-    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
-        return self.joint.eigenfunctions(x)
-
     def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
         return self.first.kernel(s, t) + self.second.kernel(s, t)
-
-    def quadrature_points(self) -> int | tuple[int, ...]:
-        return self.joint.num_points
 
 
 class BothEigenfunctions(eqx.Module):
@@ -129,11 +120,9 @@ def add(first: Spectrum, second: Spectrum) -> Sum:
         raise ValueError(
             f"both spectra must live on one domain, got {first.domain} and {second.domain}."
         )
-    first.check()
-    second.check()
-    _require_known(first)
-    _require_known(second)
-
+    for part in (first, second):
+        part.check()
+        _require_known(part)
     functions = BothEigenfunctions(first, second)
     weights = jnp.exp(jnp.concatenate([first.log_eigenvalues, second.log_eigenvalues]))
     points = np.maximum(first.quadrature_points(), second.quadrature_points())
@@ -142,8 +131,7 @@ def add(first: Spectrum, second: Spectrum) -> Sum:
 
 
 def _require_known(part: Spectrum) -> None:
-    """Raise if the eigenfunctions depend on something that is being traced: their sum's rank, and so
-    its number of modes, would too."""
+    """Raise if the eigenfunctions are being traced: the rank of the sum would be too."""
     with jax.ensure_compile_time_eval():
         middle = jnp.full(part.domain.dimension, 0.5, default_float())
         known = is_concrete(part.eigenfunctions(middle))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..checks import default_float
 from ..domains import Box
@@ -34,24 +34,22 @@ def box_heat(
 ) -> Callable[[Time], Float[Array, ""]]:
     """s ↦ ∏ᵢ p_s(xᵢ, yᵢ)."""
     a, b = domain.to_unit(x), domain.to_unit(y)
+    axes = list(zip(boundary, domain.lengths, a, b, strict=True))
 
     def heat(time: Time) -> Float[Array, ""]:
-        value = jnp.ones(())
-        for i, (sides, length) in enumerate(zip(boundary, domain.lengths, strict=True)):
-            value = value * _axis_heat(sides, time / length**2, a[i], b[i]) / length
-        return value
+        factors = [_axis_heat(sides, time / size**2, *ab) / size for sides, size, *ab in axes]
+        return math.prod(factors, start=jnp.ones(()))
 
     return heat
 
 
 def box_heat_trace(domain: Box, boundary: Boundary) -> Callable[[Time], Float[Array, ""]]:
     """s ↦ ∏ᵢ ∫ p_s(xᵢ, xᵢ) dxᵢ = Σ exp(−s μ) over all modes."""
+    axes = list(zip(boundary, domain.lengths, strict=True))
 
     def trace(time: Time) -> Float[Array, ""]:
-        value = jnp.ones(())
-        for sides, length in zip(boundary, domain.lengths, strict=True):
-            value = value * _axis_trace(sides, time / length**2)
-        return value
+        factors = [_axis_trace(sides, time / size**2) for sides, size in axes]
+        return math.prod(factors, start=jnp.ones(()))
 
     return trace
 
@@ -85,39 +83,51 @@ def integrate_times(
     return step * jnp.sum((1 + jnp.exp(-v)) * terms) + head
 
 
-def _axis_heat(sides: Sides, time: Time, a: Float[Array, ""], b: Float[Array, ""]):
+def _axis_heat(
+    sides: Sides, time: Time, a: Float[Array, ""], b: Float[Array, ""]
+) -> Float[Array, ""]:
     """p_s on the unit interval."""
-    short = _images(sides, jnp.minimum(time, CHANGE_OVER), a, b)
-    frequencies = jnp.asarray(axis_frequencies(sides, 1.0, NUM_LONG_MODES))
     products = axis_functions(sides, a, NUM_LONG_MODES) * axis_functions(sides, b, NUM_LONG_MODES)
-    long = jnp.sum(jnp.exp(-jnp.maximum(time, CHANGE_OVER) * frequencies**2) * products)
-    return jnp.where(time < CHANGE_OVER, short, long)
+    long = jnp.sum(_decay(sides, time) * products)
+    return jnp.where(time < CHANGE_OVER, _images(sides, time, a, b), long)
 
 
-def _images(sides: Sides, time: Time, a: Float[Array, ""], b: Float[Array, ""]):
+def _axis_trace(sides: Sides, time: Time) -> Float[Array, ""]:
+    """∫ p_s(x, x) dx on the unit interval."""
+    long = jnp.sum(_decay(sides, time))
+    return jnp.where(time < CHANGE_OVER, _image_trace(sides, time), long)
+
+
+def _decay(sides: Sides, time: Time) -> Float[Array, " m"]:
+    """exp(−s ω²) of the first modes, s no shorter than the change-over."""
+    frequencies = jnp.asarray(axis_frequencies(sides, 1.0, NUM_LONG_MODES))
+    return jnp.exp(-jnp.maximum(time, CHANGE_OVER) * frequencies**2)
+
+
+def _images(sides: Sides, time: Time, a: Float[Array, ""], b: Float[Array, ""]) -> Float[Array, ""]:
     """The sum over mirror images of the source, each with the sign its reflections give it."""
     m = jnp.arange(-NUM_IMAGES, NUM_IMAGES + 1)
     if sides == ("periodic", "periodic"):
         return jnp.sum(_gauss(a - b + m, time))
-    turn = 1.0 if sides[0] == sides[1] else -1.0
     mirror = 1.0 if sides[0] == "neumann" else -1.0
-    signs = jnp.where(m % 2 == 0, 1.0, turn)
-    return jnp.sum(signs * (_gauss(a - b + 2 * m, time) + mirror * _gauss(a + b + 2 * m, time)))
+    direct, mirrored = _gauss(a - b + 2 * m, time), _gauss(a + b + 2 * m, time)
+    return jnp.sum(_signs(sides, m) * (direct + mirror * mirrored))
+
+
+def _image_trace(sides: Sides, time: Time) -> Float[Array, ""]:
+    m = jnp.arange(-NUM_IMAGES, NUM_IMAGES + 1)
+    if sides == ("periodic", "periodic"):
+        return jnp.sum(_gauss(1.0 * m, time))
+    corner = {("neumann", "neumann"): 0.5, ("dirichlet", "dirichlet"): -0.5}.get(sides, 0.0)
+    return jnp.sum(_signs(sides, m) * _gauss(2.0 * m, time)) + corner
+
+
+def _signs(sides: Sides, m: Int[Array, " m"]) -> Float[Array, " m"]:
+    """The sign of each image: it changes from one to the next where the two sides differ."""
+    return jnp.where(m % 2 == 0, 1.0, 1.0 if sides[0] == sides[1] else -1.0)
 
 
 def _gauss(distance: Float[Array, " m"], time: Time) -> Float[Array, " m"]:
+    """The heat kernel of the line, s no longer than the change-over."""
+    time = jnp.minimum(time, CHANGE_OVER)
     return jnp.exp(-jnp.square(distance) / (4 * time)) / jnp.sqrt(4 * jnp.pi * time)
-
-
-def _axis_trace(sides: Sides, time: Time) -> Float[Array, ""]:
-    m = jnp.arange(-NUM_IMAGES, NUM_IMAGES + 1)
-    short_time = jnp.minimum(time, CHANGE_OVER)
-    if sides == ("periodic", "periodic"):
-        short = jnp.sum(_gauss(1.0 * m, short_time))
-    else:
-        turn = 1.0 if sides[0] == sides[1] else -1.0
-        corner = 0.0 if sides[0] != sides[1] else (0.5 if sides[0] == "neumann" else -0.5)
-        short = jnp.sum(jnp.where(m % 2 == 0, 1.0, turn) * _gauss(2.0 * m, short_time)) + corner
-    frequencies = jnp.asarray(axis_frequencies(sides, 1.0, NUM_LONG_MODES))
-    long = jnp.sum(jnp.exp(-jnp.maximum(time, CHANGE_OVER) * frequencies**2))
-    return jnp.where(time < CHANGE_OVER, short, long)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..checks import require_count
-from ..domains import Box, Domain, PointLike
+from ..domains import Box, Domain, PointLike, Points
 from .boundary import Boundary, BoundaryLike, Sides, parse_boundary
 
 
@@ -26,32 +26,29 @@ class LaplaceBasis(eqx.Module):
     counts: tuple[int, ...] = eqx.field(static=True)
 
     @property
+    def _axes(self) -> list[tuple[Sides, float, int]]:
+        """The sides, the length and the number of functions of each axis."""
+        return list(zip(self.boundary, self.domain.lengths, self.counts, strict=True))
+
+    @property
     def eigenvalues(self) -> Float[Array, " K"]:
         """Eigenvalues of −Δ, the sum over the axes of squared frequencies."""
         total = jnp.zeros(self.indices.shape[0])
-        for axis, (sides, length) in enumerate(
-            zip(self.boundary, self.domain.lengths, strict=True)
-        ):
-            frequencies = jnp.asarray(axis_frequencies(sides, length, self.counts[axis]))
+        for axis, (sides, length, count) in enumerate(self._axes):
+            frequencies = jnp.asarray(axis_frequencies(sides, length, count))
             total = total + jnp.square(frequencies)[self.indices[:, axis]]
         return total
 
     def __call__(self, x: PointLike) -> Float[Array, " K"]:
         unit = self.domain.to_unit(x)
         values = jnp.ones(self.indices.shape[0])
-        for axis, (sides, length) in enumerate(
-            zip(self.boundary, self.domain.lengths, strict=True)
-        ):
-            table = axis_functions(sides, unit[axis], self.counts[axis]) / math.sqrt(length)
-            values = values * (
-                table if self.domain.dimension == 1 else table[self.indices[:, axis]]
-            )
+        for axis, (sides, length, count) in enumerate(self._axes):
+            table = axis_functions(sides, unit[axis], count) / math.sqrt(length)
+            values = values * (table if len(unit) == 1 else table[self.indices[:, axis]])
         return values
 
-    def project(
-        self, points: Float[Array, "n d"], values: Float[Array, " n"]
-    ) -> Float[Array, " K"]:
-        """Σᵢ valuesᵢ φ(xᵢ), to two dimensions without a table of all modes at all points."""
+    def project(self, points: Points, values: Float[Array, " n"]) -> Float[Array, " K"]:
+        """Σᵢ valuesᵢ φ(xᵢ); in one and two dimensions without a table of all modes at all points."""
         unit = jax.vmap(self.domain.to_unit)(points)
         scale = 1 / math.sqrt(self.domain.measure)
         if self.domain.dimension == 1:
@@ -100,30 +97,27 @@ def _smallest_modes(boundary: Boundary, lengths: tuple[float, ...], num_modes: i
     """Multi-indices of the smallest eigenvalues, best first, without a grid of candidates."""
     if len(lengths) == 1:
         return np.arange(num_modes)[:, None]
-    squares = [
-        axis_frequencies(s, length, num_modes) ** 2
-        for s, length in zip(boundary, lengths, strict=True)
-    ]
-    return best_first(
-        lambda index: sum(sq[i] for sq, i in zip(squares, index, strict=True)),
-        (num_modes,) * len(lengths),
-        num_modes,
-    )
+    axes = zip(boundary, lengths, strict=True)
+    return smallest_sums([axis_frequencies(*axis, num_modes) ** 2 for axis in axes], num_modes)
 
 
-def best_first(cost, shape: tuple[int, ...], num_modes: int) -> np.ndarray:
-    """The multi-indices of smallest cost below `shape`, for a cost that grows along each axis."""
-    origin = (0,) * len(shape)
-    heap, seen, found = [(cost(origin), origin)], {origin}, []
-    while heap and len(found) < num_modes:
+def smallest_sums(terms: list[np.ndarray], count: int) -> np.ndarray:
+    """The multi-indices of the smallest sums of one increasing term for each axis, best first."""
+
+    def cost(index: tuple[int, ...]) -> float:
+        return sum(term[i] for term, i in zip(terms, index, strict=True))
+
+    origin = (0,) * len(terms)
+    heap, seen, smallest = [(cost(origin), origin)], {origin}, []
+    while heap and len(smallest) < count:
         _, index = heapq.heappop(heap)
-        found.append(index)
-        for axis in range(len(shape)):
+        smallest.append(index)
+        for axis, term in enumerate(terms):
             child = (*index[:axis], index[axis] + 1, *index[axis + 1 :])
-            if child[axis] < shape[axis] and child not in seen:
+            if child[axis] < len(term) and child not in seen:
                 seen.add(child)
                 heapq.heappush(heap, (cost(child), child))
-    return np.array(found)
+    return np.array(smallest)
 
 
 def axis_functions(sides: Sides, t: Float[Array, ""], count: int) -> Float[Array, " count"]:

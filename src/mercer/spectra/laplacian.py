@@ -6,15 +6,14 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, is_concrete
-from ..domains import Domain, PointLike
+from ..domains import Domain
 from .boundary import BoundaryLike
-from .box import BoxSpectrum
+from .box import LaplacianPower, require_trace_class
 from .eigenvalues import check_eigenvalues
-from .heat import box_heat, box_heat_trace, integrate_times
 from .laplace_basis import LaplaceBasis, laplace_basis
 
 
-class Laplacian(BoxSpectrum):
+class Laplacian(LaplacianPower):
     """(shift − Δ)^(−power) on a box, with λ = (shift + μ)^(−power) for each eigenvalue μ of −Δ.
 
     `boundary` is "dirichlet", "neumann" or "periodic", one for each axis, or a pair of
@@ -51,28 +50,8 @@ class Laplacian(BoxSpectrum):
             )
 
     @property
-    def lowest(self) -> Float[Array, ""]:
-        """The smallest eigenvalue of −Δ."""
-        return self.basis.eigenvalues[0]
-
-    @property
-    def log_eigenvalues(self) -> Float[Array, " K"]:
-        return -self.power * jnp.log(self.shift + self.basis.eigenvalues)
-
-    @property
-    def trace(self) -> Float[Array, ""]:
-        require_trace_class(self.power, self.domain.dimension)
-        heat = box_heat_trace(self.domain, self.boundary)
-        return integrate_times(heat, self.domain, self.power, self.shift, self.lowest)
-
-    @property
-    def rkhs_order(self) -> float:
-        return float(self.power)
-
-    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
-        require_trace_class(self.power, self.domain.dimension)
-        heat = box_heat(self.domain, self.boundary, self.domain.point(s), self.domain.point(t))
-        return integrate_times(heat, self.domain, self.power, self.shift, self.lowest)
+    def log_constant(self) -> Float[Array, ""]:
+        return jnp.zeros(())
 
     def check(self) -> None:
         require_trace_class(self.power, self.domain.dimension)
@@ -82,12 +61,3 @@ class Laplacian(BoxSpectrum):
         total = self.power * power
         require_trace_class(total, self.domain.dimension)
         return eqx.tree_at(lambda s: s.power, self, jnp.asarray(total, default_float()))
-
-
-def require_trace_class(power: ArrayLike, dimension: int) -> None:
-    """Raise unless Σ μ^(−power) converges for the eigenvalues μ of −Δ."""
-    if is_concrete(power) and not float(power) > dimension / 2:
-        raise ValueError(
-            f"(shift - Laplacian)^(-{float(power):g}) is not trace class in {dimension} dimensions: "
-            f"its eigenvalues are not summable; use a power above d/2 = {dimension / 2:g}."
-        )

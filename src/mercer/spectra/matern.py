@@ -7,14 +7,13 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, require_positive
-from ..domains import Domain, PointLike
+from ..domains import Domain
 from .boundary import BoundaryLike
-from .box import BoxSpectrum
-from .heat import box_heat, box_heat_trace, integrate_times
+from .box import LaplacianPower
 from .laplace_basis import LaplaceBasis, laplace_basis
 
 
-class Matern(BoxSpectrum):
+class Matern(LaplacianPower):
     """Matérn with smoothness ν and length scale ℓ, reflected at the sides of the box.
 
     λ = variance · (4π)^(d/2) Γ(ν + d/2)/Γ(ν) κ^(2ν) (κ² + μ)^(−ν−d/2), κ² = 2ν/ℓ², for each
@@ -50,7 +49,7 @@ class Matern(BoxSpectrum):
 
     @property
     def shift(self) -> Float[Array, ""]:
-        """κ² = 2ν / ℓ²."""
+        """κ² = 2ν/ℓ²."""
         return 2 * self.nu / jnp.square(self.lengthscale)
 
     @property
@@ -60,28 +59,7 @@ class Matern(BoxSpectrum):
 
     @property
     def log_constant(self) -> Float[Array, ""]:
-        """Log of what turns (κ² − Δ)^(−α) into a process of this variance."""
+        """Log of the constant by which (κ² − Δ)^(−α) has this variance."""
         gammas = gammaln(self.power) - gammaln(self.nu)
         volume = self.domain.dimension / 2 * math.log(4 * math.pi)
         return jnp.log(self.variance) + volume + gammas + self.nu * jnp.log(self.shift)
-
-    @property
-    def log_eigenvalues(self) -> Float[Array, " K"]:
-        return self.log_constant - self.power * jnp.log(self.shift + self.basis.eigenvalues)
-
-    @property
-    def trace(self) -> Float[Array, ""]:
-        return self._integrate(box_heat_trace(self.domain, self.boundary))
-
-    @property
-    def rkhs_order(self) -> float:
-        return float(self.power)
-
-    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
-        s, t = self.domain.point(s), self.domain.point(t)
-        return self._integrate(box_heat(self.domain, self.boundary, s, t))
-
-    def _integrate(self, heat) -> Float[Array, ""]:
-        lowest = self.basis.eigenvalues[0]
-        integral = integrate_times(heat, self.domain, self.power, self.shift, lowest)
-        return jnp.exp(self.log_constant) * integral

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from ..checks import default_float, is_concrete, require_count
 from ..domains import Domain, Empirical, PointLike
 from ..lattice import rank_one_lattice
+from ..quadrature import Rule
 from .base import Spectrum
 
 MAX_NODES = 6144
@@ -78,7 +79,8 @@ class Nystrom(Spectrum):
         return round(self.nodes.shape[0] ** (1 / self.domain.dimension))
 
 
-def _nodes(domain: Domain, num_modes: int, num_points: int | None):
+def _nodes(domain: Domain, num_modes: int, num_points: int | None) -> Rule:
+    """The nodes and weights of the domain's measure."""
     dimension = domain.dimension
     if isinstance(domain, Empirical):
         count = domain.points.shape[0]
@@ -88,36 +90,34 @@ def _nodes(domain: Domain, num_modes: int, num_points: int | None):
                 f"domain of at most {MAX_NODES} of them, for example Empirical(points[::{-(-count // 2048)}])."
             )
         return domain.quadrature(count)
+    if num_points is None:
+        num_points = 4096 if dimension > 3 else (max(256, 3 * num_modes), 40, 14)[dimension - 1]
+    require_count("num_points", num_points)
     if dimension > 3:
-        count = 4096 if num_points is None else num_points
-        require_count("num_points", count)
-        unit = jnp.asarray(rank_one_lattice(count, dimension), default_float())
-        unit = 1 - jnp.abs(2 * jnp.mod(unit + 0.5 / count, 1.0) - 1)
-        return domain.from_unit(unit), jnp.full((count,), domain.measure / count)
-    per_axis = (
-        (max(256, 3 * num_modes), 40, 14)[dimension - 1] if num_points is None else num_points
-    )
-    require_count("num_points", per_axis)
-    if per_axis**dimension > MAX_NODES:
+        unit = jnp.asarray(rank_one_lattice(num_points, dimension), default_float())
+        unit = 1 - jnp.abs(2 * jnp.mod(unit + 0.5 / num_points, 1.0) - 1)
+        return domain.from_unit(unit), jnp.full((num_points,), domain.measure / num_points)
+    if num_points**dimension > MAX_NODES:
         raise ValueError(
-            f"Nystrom with {per_axis**dimension} nodes is over {MAX_NODES}; ask for fewer modes or points."
+            f"Nystrom with {num_points**dimension} nodes is over {MAX_NODES}; ask for fewer modes or points."
         )
-    return domain.quadrature(per_axis)
+    return domain.quadrature(num_points)
 
 
-def _check_modes(values: Array, found: Array) -> None:
-    if not is_concrete((values, found)):
+def _check_modes(values: Array, eigenvalues: Array) -> None:
+    if not is_concrete((values, eigenvalues)):
         return
-    table, eigenvalues = np.asarray(values), np.asarray(found)
+    table, kept = np.asarray(values), np.asarray(eigenvalues)
     if not np.allclose(table, table.T, rtol=1e-4, atol=1e-6 * np.abs(table).max()):
         raise ValueError("kernel(s, t) must be symmetric and finite; it is not on these points.")
-    floor = 100 * np.finfo(eigenvalues.dtype).eps * eigenvalues[0]
-    lost = ~(eigenvalues > floor)
+    lost = ~(kept > 100 * np.finfo(kept.dtype).eps * kept[0])
+    if lost[0]:
+        raise ValueError(
+            f"the kernel is not positive on these points: its largest eigenvalue is {kept[0]:.3g}."
+        )
     if np.any(lost):
         mode = int(np.argmax(lost)) + 1
         raise ValueError(
-            f"mode {mode} of this kernel has eigenvalue {eigenvalues[mode - 1]:.3g}, lost in rounding "
-            f"beside the first, {eigenvalues[0]:.3g}; use num_modes={mode - 1} or fewer."
-            if mode > 1
-            else f"the kernel is not positive on these points: its largest eigenvalue is {eigenvalues[0]:.3g}."
+            f"mode {mode} of this kernel has eigenvalue {kept[mode - 1]:.3g}, lost in rounding "
+            f"beside the first, {kept[0]:.3g}; use num_modes={mode - 1} or fewer."
         )

@@ -8,13 +8,12 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..checks import default_float, is_concrete, require_count, require_positive
-from ..domains import Box, Domain, PointLike
-from .base import Spectrum
-from .boundary import Boundary
+from ..domains import Box, Domain
+from .base import Derived
 from .finite_rank import FiniteRank
 
 
-class Periodic(Spectrum):
+class Periodic(Derived):
     """The squared exponential wrapped onto a period ρ, with unit variance.
 
     k(r) = Σₙ qₙ cos(2πnr/ρ) with q₀ ∝ 1, qₙ ∝ 2 exp(−2(πnℓ/ρ)²), Σ qₙ = 1, n ≤ num_harmonics;
@@ -29,7 +28,7 @@ class Periodic(Spectrum):
 
     period: Float[Array, ""]
     lengthscale: Float[Array, ""]
-    joint: FiniteRank
+    spectrum: FiniteRank
 
     def __init__(
         self, period: ArrayLike, lengthscale: ArrayLike, domain: Domain, num_harmonics: int
@@ -52,29 +51,7 @@ class Periodic(Spectrum):
         # A traced period is taken to be no shorter than a sixteenth of the domain.
         cycles = domain.measure / float(period) if is_concrete(period) else 16.0
         num_points = 32 + 4 * int(np.ceil(cycles * num_harmonics))
-        self.joint = FiniteRank(functions, weights, domain, num_points)
-
-    @property
-    def domain(self) -> Box:
-        return self.joint.domain
-
-    @property
-    def boundary(self) -> Boundary | None:
-        return None
-
-    @property
-    def log_eigenvalues(self) -> Float[Array, " K"]:
-        return self.joint.log_eigenvalues
-
-    @property
-    def rkhs_order(self) -> float:
-        return float("inf")
-
-    def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
-        return self.joint.eigenfunctions(x)
-
-    def quadrature_points(self) -> int | tuple[int, ...]:
-        return self.joint.num_points
+        self.spectrum = FiniteRank(functions, weights, domain, num_points)
 
 
 class Harmonics(eqx.Module):

@@ -56,10 +56,6 @@ class SquaredExponential(Derived):
         return self.spectrum.variance
 
     @property
-    def log_eigenvalues(self) -> Float[Array, " K"]:
-        return self.spectrum.log_eigenvalues
-
-    @property
     def trace(self) -> Float[Array, ""]:
         return self.spectrum.trace
 

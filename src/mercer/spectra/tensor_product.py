@@ -11,7 +11,7 @@ from ..checks import is_concrete, require_count
 from ..domains import Box, PointLike
 from .base import Spectrum
 from .boundary import Boundary
-from .laplace_basis import best_first
+from .laplace_basis import smallest_sums
 
 MAX_DEFAULT_MODES = 2**16
 
@@ -35,30 +35,15 @@ class TensorProduct(Spectrum):
             raise ValueError(f"TensorProduct takes one or more spectra, got {spectra!r}.")
         if not all(isinstance(s.domain, Box) for s in spectra):
             raise ValueError("each factor must live on an Interval or a Box.")
-        shape = tuple(s.num_modes for s in spectra)
-        if num_modes is None:
-            num_modes = math.prod(shape)
-            if num_modes > MAX_DEFAULT_MODES:
-                raise ValueError(
-                    f"there are {num_modes} products of modes; say how many to keep by num_modes=."
-                )
-        require_count("num_modes", num_modes)
-        if num_modes > math.prod(shape):
-            raise ValueError(
-                f"num_modes={num_modes}, but the factors have {math.prod(shape)} products."
-            )
+        num_modes = _count_products([s.num_modes for s in spectra], num_modes)
         with jax.ensure_compile_time_eval():
             eigenvalues = [s.log_eigenvalues for s in spectra]
         if not is_concrete(eigenvalues):
             raise ValueError(
                 "TensorProduct orders its modes when it is made, so make it outside jit and grad."
             )
-        logs = [-np.asarray(e) for e in eigenvalues]
-        indices = best_first(
-            lambda index: sum(log[i] for log, i in zip(logs, index, strict=True)), shape, num_modes
-        )
         self.factors = tuple(spectra)
-        self.indices = jnp.asarray(indices)
+        self.indices = jnp.asarray(smallest_sums([-np.asarray(e) for e in eigenvalues], num_modes))
 
     @property
     def domain(self) -> Box:
@@ -120,3 +105,18 @@ class TensorProduct(Spectrum):
         x = self.domain.point(x)
         ends = np.cumsum([s.domain.dimension for s in self.factors])[:-1]
         return jnp.split(x, ends)
+
+
+def _count_products(counts: list[int], num_modes: int | None) -> int:
+    """How many products of modes to keep, all of them by default."""
+    available = math.prod(counts)
+    if num_modes is None:
+        if available > MAX_DEFAULT_MODES:
+            raise ValueError(
+                f"there are {available} products of modes; say how many to keep by num_modes=."
+            )
+        return available
+    require_count("num_modes", num_modes)
+    if num_modes > available:
+        raise ValueError(f"num_modes={num_modes}, but the factors have {available} products.")
+    return num_modes
