@@ -116,6 +116,38 @@ def test_white_coordinates_carry_the_neighbours():
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-6)
 
 
+def test_draws_of_a_posterior_predict_as_the_closed_form_does():
+    """Mean and sd of 4,000 exact draws, paths drawn jointly, and densities of new data."""
+    frozen = make_frozen(Neighbours(24, 24))
+    mean, variance = map(np.asarray, frozen.moments(NEW))
+    draws = mercer.sample(jax.random.key(2), frozen, num_draws=1000, num_chains=4, progress=False)
+    predicted = draws.predict(NEW)
+    np.testing.assert_allclose(predicted.mean, mean, atol=4 * np.sqrt(variance.max() / 4000))
+    np.testing.assert_allclose(predicted.sd, np.sqrt(variance), rtol=4 / np.sqrt(8000))
+    observed = draws.predict(NEW, noise_key=jax.random.key(3))
+    np.testing.assert_allclose(observed.sd, np.sqrt(variance + 0.01), rtol=4 / np.sqrt(8000))
+    targets = mean + 0.05
+    scores = np.exp(draws.log_densities(NEW, targets)).mean(0)
+    expected = stats.norm.pdf(targets, mean, np.sqrt(variance + 0.01))
+    np.testing.assert_allclose(scores, expected, rtol=0.02)
+
+
+def test_paths_are_drawn_jointly(monkeypatch):
+    """The covariance of paths at new rows is that of the exact process, which units do not have."""
+    process = mercer.GaussianProcess(KERNEL).condition(X, Y, 0.1)
+    frozen = make_frozen(Neighbours(59, 60), units=5)
+    new = jnp.asarray(np.concatenate([NEW, NEW + 0.02, NEW - 0.03]))
+    white = jax.vmap(frozen.draw)(jax.random.split(jax.random.key(4), 8000))["latent"][0]
+    local = frozen.posterior.local
+    # Rounds of one row and on, so that rows close to each other are in different ones.
+    monkeypatch.setattr("mercer.tail.FIRST_ROUND", 1)
+    paths = local.draw(jax.random.key(5), new, white, frozen.posterior.targets)
+    exact = np.asarray(process.covariance(new))
+    error = np.abs(np.cov(paths.T) - exact)
+    assert np.max(error) < 5 * np.sqrt(2 / 8000) * exact.max()
+    np.testing.assert_allclose(paths.mean(0), process.mean(new), atol=4 * exact.max() ** 0.5 / 89)
+
+
 def test_what_neighbours_cannot_do_is_told():
     prior = mercer.Prior(energy := mercer.Nodes(KERNEL, X[:10]), mercer.Radial(energy))
     with pytest.raises(ValueError, match="Gaussian noise"):

@@ -13,7 +13,15 @@ from .density import Density, normal_like
 from .likelihoods import Gaussian, Likelihood
 from .parameters import Params, rows
 from .prior import Prior
-from .tail import Neighbours, NeighbourTail, Tail, explained_tail, make_tail, tail_variances
+from .tail import (
+    Neighbours,
+    NeighbourTail,
+    Tail,
+    Whitening,
+    explained_tail,
+    make_tail,
+    tail_variances,
+)
 
 
 class PosteriorBatch(NamedTuple):
@@ -180,6 +188,15 @@ class Posterior(Density):
     def tail_variances(self, inputs: Float[Array, "n d"]) -> PyTree[Float[Array, " n"]] | None:
         """Variances that the units of each network leave out at new inputs; None without a tail."""
         return None if self.tail is None else self._untold(self.tail.variances(inputs))
+
+    def shift(self, params: Params, near: Whitening | None) -> Float[Array, " n"] | float:
+        """What the tail at the nearest data adds to the networks at new inputs."""
+        if near is None:
+            return 0.0
+        points = self.inputs[near.indices].reshape(-1, self.inputs.shape[1])
+        predicted = self.likelihood.predict(self.network(params), points)
+        missed = self.targets[near.indices] - predicted.reshape(near.indices.shape)
+        return jnp.sum(near.coefficients * missed, axis=1)
 
     def _untold(self, variances: PyTree[Float[Array, " n"]]) -> PyTree[Float[Array, " n"]]:
         """Variances of the tail less the level that data tell of it."""

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .checks import PyTree, is_concrete
 from .energy import JITTER
@@ -33,6 +33,8 @@ from .terms import Term
 LEVELS = ("auto", "none", "independent")
 # How sharply a tail is faded in.
 SHARPNESS = 8
+# Rows of the first round of a joint draw.
+FIRST_ROUND = 256
 # Numbers in the units of the neighbours that one block of rows holds.
 BLOCK_SIZE = 2**18
 
@@ -160,6 +162,48 @@ class NeighbourTail(eqx.Module):
         """What the white coordinates of all networks are multiplied by at rows, and the sum of the
         networks where these are zero."""
         return _data_units(self.laws, self.roots, self.prior, x)
+
+    def draw(
+        self,
+        key: PRNGKeyArray,
+        x: Float[Array, "p d"],
+        white: Float[Array, "s W"],
+        targets: Float[Array, " N"],
+    ) -> Float[np.ndarray, "s p"]:
+        """Paths at new rows, jointly, for draws of the white coordinates given the data.
+
+        Rows are drawn in rounds, each twice as long as the one before it and conditioned on the
+        nearest rows of the data and of the rounds before: coarse first, then what is between.
+        """
+        count, data = len(x), len(self.inputs)
+        order = _spread_order(count)
+        units, at_zero = self.units_at(x[order])
+        near = _Near(
+            self._kernels(),
+            jnp.concatenate([self.inputs, x[order]]),
+            jnp.concatenate([self.units, units]),
+            jnp.concatenate([self.noise, jnp.full(count, jnp.min(self.noise) * 1e-3)]),
+        )
+        scaled = self._coordinates(near.inputs)
+        missed = np.asarray(targets - self.at_zero) - np.asarray(white @ self.units.T)
+        tails = np.concatenate([missed, np.zeros((len(white), count))], axis=1)
+        begin, end = 0, min(FIRST_ROUND, count)
+        while begin < count:
+            rows = np.arange(begin, end)
+            closest = Search(scaled[: data + begin]).nearest(
+                scaled[data + rows], self.num_predicted
+            )
+            everywhere, nothing = jnp.ones(closest.shape, bool), jnp.zeros(len(rows))
+            chosen = x[order[rows]], units[rows], jnp.asarray(closest), everywhere, nothing
+            around = _condition(near, *chosen)
+            key, round_key = jax.random.split(key)
+            noise = jax.random.normal(round_key, (len(white), len(rows)))
+            seen = np.einsum("pm,spm->sp", np.asarray(around.coefficients), tails[:, closest])
+            tails[:, data + rows] = seen + np.asarray(around.scale) * np.asarray(noise)
+            begin, end = end, min(2 * end, count)
+        paths = np.empty((len(white), count))
+        paths[:, order] = np.asarray(at_zero) + np.asarray(white @ units.T) + tails[:, data:]
+        return paths
 
     def _kernels(self) -> list[Any]:
         return [term.energy.kernel for term in self.prior.terms(self.prior.params)]

@@ -15,6 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from ..checks import PyTree, default_float, require_count
 from ..likelihoods import values_at
+from ..tail import Whitening
 
 
 @runtime_checkable
@@ -64,7 +65,7 @@ class Request:
 
     def values(self) -> PyTree:
         """Values (draws, points) of every network."""
-        return _collect(self, lambda x, key: _values(self.density, self.params, x, key).values)
+        return _collect(self, lambda *at: _values(self.density, self.params, *at).values)
 
     def moments(self, quantiles: tuple[float, ...]) -> Prediction:
         """Mean, sd and quantiles over the draws, at each point."""
@@ -72,10 +73,10 @@ class Request:
             raise ValueError(f"quantiles must lie between 0 and 1, got {quantiles}.")
         levels = jnp.asarray(quantiles, default_float())
 
-        def block(x, key):
+        def block(*at):
             if not quantiles:
-                return _streamed(self.density, self.params, x, key)
-            return _summarised(self.density, self.params, levels, x, key)
+                return _streamed(self.density, self.params, *at)
+            return _summarised(self.density, self.params, levels, *at)
 
         return Prediction(**_collect(self, block))
 
@@ -84,23 +85,31 @@ def log_scores(density: Any, params: PyTree, points: Any, targets: Any) -> np.nd
     """log p(y | θ) of new data, shape (draws, points)."""
     x, y = jnp.asarray(points, default_float()), jnp.asarray(targets)
     density.require_inputs(x, "points")
-    return np.asarray(_scores(density, params, x, y))
+    return np.asarray(_scores(density, params, x, y, _surroundings(density, x)))
 
 
 @eqx.filter_jit
-def _scores(density: Any, params: PyTree, x: Array, y: Array) -> Array:
-    shared_tail = _shared_tail(density, x)
+def _scores(density: Any, params: PyTree, x: Array, y: Array, near: Whitening | None) -> Array:
+    shared_tail = _shared_tail(density, x, near)
 
     def score(draw):
         posterior, own_params = density.resolve(draw)
         tail = posterior.tail_variances(x) if shared_tail is None else shared_tail
-        return posterior.score(own_params, x, y, tail)
+        return posterior.score(own_params, x, y - posterior.shift(own_params, near), tail)
 
     return jax.lax.map(score, params)
 
 
-def _shared_tail(density: Any, x: Array) -> PyTree | None:
+def _surroundings(density: Any, x: Array) -> Whitening | None:
+    """The nearest rows of data, found on the host, where a tail is conditioned on them."""
+    local = getattr(density, "local", None)
+    return None if local is None else local.whitening(x)
+
+
+def _shared_tail(density: Any, x: Array, near: Whitening | None) -> PyTree | None:
     """Variances of the tail where these are the same for all draws, else None."""
+    if near is not None:
+        return near.scale**2
     return density.tail_variances(x) if hasattr(density, "tail_variances") else None
 
 
@@ -112,27 +121,38 @@ class _Value(NamedTuple):
 
 
 def _evaluate(
-    density: Any, params: PyTree, x: Array, key: PRNGKeyArray | None, shared_tail: PyTree | None
+    density: Any,
+    params: PyTree,
+    x: Array,
+    key: PRNGKeyArray | None,
+    near: Whitening | None,
+    shared_tail: PyTree | None,
 ) -> _Value:
     """One network's values; with a key observations, whose tail is drawn with them."""
-    tail = None
+    tail, shift = None, 0.0
     if isinstance(density, Predictive):
         posterior, params = density.resolve(params)
         tail = posterior.tail_variances(x) if shared_tail is None else shared_tail
+        shift = posterior.shift(params, near)
         if key is not None:
-            values = posterior.draw_observations(key, params, x, tail)
+            values = posterior.draw_observations(key, params, x, tail) + shift
             return _Value(values, jax.tree.map(jnp.zeros_like, values))
         density = posterior
     values = values_at(density.network(params), x)
+    if near is not None:
+        # The tail that neighbours tell belongs to the sum of the networks.
+        values = sum(jax.tree.leaves(values)) + shift
     return _Value(values, jax.tree.map(jnp.zeros_like, values) if tail is None else tail)
 
 
 @eqx.filter_jit
-def _values(density: Any, params: PyTree, x: Array, key: PRNGKeyArray | None) -> _Value:
+def _values(
+    density: Any, params: PyTree, x: Array, key: PRNGKeyArray | None, near: Whitening | None
+) -> _Value:
     """(draws, points), one network at a time so that its hidden layer alone is in memory."""
-    shared_tail = _shared_tail(density, x)
+    tail = near, _shared_tail(density, x, near)
     draws = params, _split(key, params)
-    return jax.lax.map(lambda draw: _evaluate(density, draw[0], x, draw[1], shared_tail), draws)
+    return jax.lax.map(lambda draw: _evaluate(density, draw[0], x, draw[1], *tail), draws)
 
 
 def _split(key: PRNGKeyArray | None, params: PyTree) -> Array | None:
@@ -146,9 +166,14 @@ def _num_draws(params: PyTree) -> int:
 
 @eqx.filter_jit
 def _summarised(
-    density: Any, params: PyTree, levels: Array, x: Array, key: PRNGKeyArray | None
+    density: Any,
+    params: PyTree,
+    levels: Array,
+    x: Array,
+    key: PRNGKeyArray | None,
+    near: Whitening | None,
 ) -> dict[str, PyTree]:
-    values, tail = _values(density, params, x, key)
+    values, tail = _values(density, params, x, key, near)
     mean = jax.tree.map(lambda v: jnp.mean(v, axis=0), values)
     own_sd = jax.tree.map(lambda v: jnp.std(v, axis=0, ddof=1), values)
     sd = jax.tree.map(lambda s, t: jnp.sqrt(s**2 + jnp.mean(t, axis=0)), own_sd, tail)
@@ -162,18 +187,18 @@ def _summarised(
 
 @eqx.filter_jit
 def _streamed(
-    density: Any, params: PyTree, x: Array, key: PRNGKeyArray | None
+    density: Any, params: PyTree, x: Array, key: PRNGKeyArray | None, near: Whitening | None
 ) -> dict[str, PyTree]:
     """Mean and sd by Welford's update, no value kept."""
-    shared_tail = _shared_tail(density, x)
+    tail_at = near, _shared_tail(density, x, near)
     num_draws = _num_draws(params)
     first = jax.tree.map(lambda p: p[0], params)
-    shapes = jax.eval_shape(lambda: _evaluate(density, first, x, key, shared_tail).values)
+    shapes = jax.eval_shape(lambda: _evaluate(density, first, x, key, *tail_at).values)
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, default_float()), shapes)
 
     def body(carry, draw):
         count, mean, squares, tails = carry
-        values, tail = _evaluate(density, draw[0], x, draw[1], shared_tail)
+        values, tail = _evaluate(density, draw[0], x, draw[1], *tail_at)
         count = count + 1
         step = jax.tree.map(jnp.subtract, values, mean)
         mean = jax.tree.map(lambda m, s: m + s / count, mean, step)
@@ -187,7 +212,7 @@ def _streamed(
     return {"mean": mean, "sd": sd, "quantiles": no_quantiles}
 
 
-def _collect(request: Request, block: Callable[[Array, PRNGKeyArray | None], PyTree]) -> PyTree:
+def _collect(request: Request, block: Callable[..., PyTree]) -> PyTree:
     """Run `block` over all points and put the results side by side, in memory or in Zarr."""
     points, noise_key, chunk = request.points, request.noise_key, request.chunk
     points = points if hasattr(points, "shape") else np.asarray(points, default_float())
@@ -200,7 +225,7 @@ def _collect(request: Request, block: Callable[[Array, PRNGKeyArray | None], PyT
     # One block is computed while the one before it is fetched and written.
     for begin, x, size in _blocks(request.density, points, chunk, noise_key is not None):
         key = None if noise_key is None else jax.random.fold_in(noise_key, begin)
-        result = block(x, key)
+        result = block(x, key, _surroundings(request.density, x))
         if target is None:
             target = _make_target(result, points.shape[0], chunk, request.out)
         if waiting is not None:

@@ -5,7 +5,7 @@ ones with noise so wide that they say nothing, centres by repetition.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -154,27 +154,32 @@ class Fitted(eqx.Module):
         local = self.frozen.posterior.local
         return _moments(self.frozen, x) if local is None else self.frozen.moments(x)
 
-    def draw(self, key: Array, x: ArrayLike, count: int) -> Float[Array, "draws n"]:
-        """Functions at the rows, jointly; the tail is independent from row to row."""
+    def draw(self, key: Array, x: ArrayLike, count: int) -> Float[np.ndarray, "draws n"]:
+        """Functions at the rows, jointly; a tail without neighbours is independent from row to row."""
         first, second = jax.random.split(key)
-        drawn = jax.vmap(self.frozen.draw)(jax.random.split(first, count))
-        return with_tail(second, self.frozen, drawn, jnp.asarray(x))
+        x, local = jnp.asarray(x), self.frozen.posterior.local
+        drawn = _draw_coordinates(self.frozen, jax.random.split(first, count))
+        if local is None:
+            return np.asarray(_draw_paths(self.frozen, second, drawn, x))
+        return local.draw(second, x, drawn["latent"][0], self.frozen.posterior.targets)
+
+
+@eqx.filter_jit
+def _draw_coordinates(frozen: Frozen, keys: Array) -> dict:
+    return jax.vmap(frozen.draw)(keys)
+
+
+@eqx.filter_jit
+def _draw_paths(frozen: Frozen, key: Array, drawn: dict, x: Float[Array, "n d"]) -> Array:
+    """Functions at these draws of the coordinates, and an independent draw of the tail at each row."""
+    paths = jax.lax.map(lambda params: jax.vmap(frozen.network(params))(x), drawn)
+    tail = jnp.sqrt(sum(jax.tree.leaves(frozen.posterior.tail_variances(x))))
+    return paths + tail[None] * jax.random.normal(key, paths.shape)
 
 
 @eqx.filter_jit
 def _moments(frozen: Frozen, x: Array) -> tuple[Array, Array]:
     return frozen.moments(x)
-
-
-def with_tail(key: Array, frozen: Frozen, drawn: dict[str, Any], x: Float[Array, "n d"]) -> Array:
-    """Functions at these draws of the coordinates, and an independent draw of the tail at each row."""
-
-    def values(params):
-        return jax.vmap(frozen.network(params))(x)
-
-    paths = jax.lax.map(values, drawn)
-    tail = jnp.sqrt(sum(jax.tree.leaves(frozen.posterior.tail_variances(x))))
-    return paths + tail[None] * jax.random.normal(key, paths.shape)
 
 
 def make_prior(hyper: Hyper, centres: Float[Array, "W d"]) -> Prior:

@@ -26,8 +26,7 @@ from ..threads import SMALL, few_threads
 from .hyperparameters import Hyper, ModalKernel, as_kind
 from .learner import EXACT_ROWS, ExactLearner
 from .local import LocalLearner
-from .minibatch import Drawn
-from .model import Columns, Fitted, pad, padded_size
+from .model import Columns, pad, padded_size
 from .noise import NODES, SHARES
 from .repeats import merge_rows, rounding_variance
 
@@ -128,7 +127,7 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
         keys = jax.random.split(jax.random.key(random_state), len(counts))
         with jax.enable_x64(True):
             drawn = [
-                np.asarray(_draw(component, key, jnp.asarray(inputs), int(counts.max())))[:count]
+                np.asarray(component.draw(key, inputs, int(counts.max())))[:count]
                 for component, key, count in zip(self.components_, keys, counts, strict=True)
                 if count
             ]
@@ -301,8 +300,3 @@ def _in_blocks(function: Callable, inputs: np.ndarray) -> tuple[np.ndarray, np.n
         found.append((np.asarray(first)[: len(rows)], np.asarray(second)[: len(rows)]))
     firsts, seconds = zip(*found, strict=True)
     return np.concatenate(firsts), np.concatenate(seconds)
-
-
-@eqx.filter_jit
-def _draw(component: Fitted | Drawn, key: jax.Array, x: jax.Array, count: int) -> jax.Array:
-    return component.draw(key, x, count)
