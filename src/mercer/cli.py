@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mercer_paper.experiment import Experiment
 
 HELP = "Reproduce the experiments of the paper."
-app = typer.Typer(add_completion=False, no_args_is_help=True, help=HELP)
-console = Console()
+app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help=HELP)
+console: Console = Console()
 
 
 @app.command("list")

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +49,7 @@ MARGIN = 0.85
 # A network must not reach beyond the modes that weigh it (the tail rule).
 MODES_TO_SPARE = {1: 2, 2: 4}
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 def design(
@@ -56,7 +57,7 @@ def design(
     tolerance: Real = 0.01,
     *,
     key: PRNGKeyArray,
-    data: tuple | None = None,
+    data: tuple[Any, Any] | None = None,
     noise: ArrayLike | None = None,
 ) -> Prior:
     """A prior over a network that follows its process within the tolerance.
@@ -95,7 +96,7 @@ def design(
 
 
 def _design_posterior(
-    spectrum: Spectrum, tolerance: float, key: PRNGKeyArray, data: tuple, noise: ArrayLike
+    spectrum: Spectrum, tolerance: float, key: PRNGKeyArray, data: tuple[Any, Any], noise: ArrayLike
 ) -> Prior:
     require_positive("noise", noise)
     inputs = np.asarray(data[0], float)
@@ -119,7 +120,7 @@ def _design_posterior(
     )
 
 
-def _meets(prior: Prior, data: tuple, noise: ArrayLike, tolerance: float) -> bool:
+def _meets(prior: Prior, data: tuple[Any, Any], noise: ArrayLike, tolerance: float) -> bool:
     closeness = fidelity(Posterior(prior, Gaussian(noise), data))
     log.info("%s", closeness)
     return max(closeness.worst_mean, closeness.worst_sd) <= tolerance

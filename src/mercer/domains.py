@@ -172,8 +172,7 @@ class Interval(Box):
     """
 
     def __init__(self, lower: Real, upper: Real):
-        self.lower = (float(lower),)
-        self.upper = (float(upper),)
+        Box.__init__(self, lower, upper)
 
 
 class RealLine(Domain):

@@ -7,7 +7,7 @@ points are in random_energy.py.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -31,7 +31,9 @@ class Energy(eqx.Module):
     """An evaluation, or an unbiased estimate, of ½⟨u, S⁻¹u⟩ for a function u of one point."""
 
     is_deterministic: eqx.AbstractClassVar[bool]
-    __hash__ = object.__hash__
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     @property
     @abstractmethod
@@ -88,7 +90,7 @@ class Nodes(RootEnergy):
     points: Float[Array, "n d"]
     factor: Float[Array, "n n"]
     nugget: Float[Array, ""]
-    is_deterministic = True
+    is_deterministic: ClassVar[bool] = True
 
     def __init__(self, kernel: KernelLike, points: ArrayLike | list[Any]):
         self.covariance = as_kernel(kernel)
@@ -147,7 +149,7 @@ class Quadrature(RootEnergy, SpectralEnergy):
     points: Float[Array, "n d"]
     weights: Float[Array, " n"]
     projector: Float[Array, "K n"]
-    is_deterministic = True
+    is_deterministic: ClassVar[bool] = True
 
     def __init__(self, spectrum: Spectrum, num_points: int | tuple[int, ...] | None = None):
         require_usable(spectrum)

@@ -111,7 +111,7 @@ class PosteriorFidelity(eqx.Module):
         )
 
 
-def fidelity(model: Prior | Posterior, points: ArrayLike | list | None = None) -> Any:
+def fidelity(model: Prior | Posterior, points: ArrayLike | list[Any] | None = None) -> Any:
     """How closely a prior, or a posterior with Gaussian noise, follows its process.
 
     Closed form, no sampling. Of a prior: Cov(u(s), u(t)) = f(s)ᵀ A⁻¹ f(t) against k(s, t), for the

@@ -18,7 +18,7 @@ from .spectra import Spectrum
 INK = "#22313f"
 ACCENT = "#b5442e"
 COLOURS = ("#1f5a7a", "#b5442e", "#4b8b5a", "#8a6d3b", "#6a4c86")
-STYLE = {
+STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": INK,

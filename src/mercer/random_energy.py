@@ -4,7 +4,7 @@
 two independent estimates of ⟨u, φₙ⟩ is an unbiased estimate of ⟨u, φₙ⟩², which a square is not.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,7 +34,7 @@ class Lattice(SpectralEnergy):
 
     spectrum: Spectrum
     num_points: int = eqx.field(static=True)
-    is_deterministic = False
+    is_deterministic: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
         require_count("num_points", self.num_points)
@@ -76,7 +76,7 @@ class MonteCarlo(SpectralEnergy):
     num_modes: int | None = eqx.field(static=True)
     probabilities: Float[Array, " K"]
     proposal: Domain | None
-    is_deterministic = False
+    is_deterministic: ClassVar[bool] = False
 
     def __init__(
         self,
