@@ -168,7 +168,7 @@ def _matern52(r: Array) -> Array:
 
 
 # By distance in length scales, in the order of the names.
-PROFILES = (
+PROFILES: tuple[Callable[[Array], Array], ...] = (
     lambda r: jnp.exp(-r),
     _matern32,
     _matern52,

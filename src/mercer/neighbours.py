@@ -4,6 +4,8 @@ By SciPy's tree in few dimensions, and by blocked matrix products in many, where
 row.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import cKDTree
@@ -18,6 +20,9 @@ Points = Float[np.ndarray, "n d"]
 
 class Search:
     """Search for the nearest of some rows, given in coordinates where nearness is Euclidean."""
+
+    rows: np.ndarray
+    tree: Any
 
     def __init__(self, rows: Points):
         self.rows = np.ascontiguousarray(rows, float)

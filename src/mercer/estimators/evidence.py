@@ -44,6 +44,10 @@ _slope = eqx.filter_jit(jax.value_and_grad(_loss))
 class Evidence:
     """The posterior density of hyperparameters given rows, as SciPy wants it."""
 
+    rows: Rows | ConditionedRows
+    kernel: Int[Array, ""] | ModalKernel
+    num_lengthscales: int
+
     def __init__(self, rows: Rows | ConditionedRows, kernel: Int[Array, ""] | ModalKernel):
         self.rows, self.kernel = rows, kernel
         self.num_lengthscales = 0 if isinstance(kernel, ModalKernel) else rows.x.shape[-1]

@@ -51,6 +51,11 @@ class Learned(NamedTuple):
 class ExactLearner:
     """Learns hyperparameters by the evidence of the process, kernels by their names."""
 
+    columns: Columns
+    kernels: dict[str, Kind]
+    order: np.ndarray
+    centres: Array
+
     def __init__(self, columns: Columns, kernels: dict[str, Kind], random: np.random.Generator):
         self.columns, self.kernels = columns, kernels
         self.order = random.permutation(len(columns.y))

@@ -49,6 +49,12 @@ SPEED = 1.5e9
 class LocalLearner:
     """Learns hyperparameters by the densities of rows given their neighbours, kernels by names."""
 
+    columns: Columns
+    kernels: dict[str, Kind]
+    random: np.random.Generator
+    order: np.ndarray
+    num_units: int
+
     def __init__(
         self,
         columns: Columns,

@@ -64,6 +64,19 @@ class MercerRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
+    lower_: np.ndarray
+    upper_: np.ndarray
+    x_mean_: np.ndarray
+    x_scale_: np.ndarray
+    y_mean_: float
+    y_scale_: float
+    weights_: np.ndarray
+    hyper_: list[Hyper]
+    components_: Any
+    noise_: Any
+    noise_variances_: np.ndarray
+    calibration_: Any
+
     def __init__(
         self,
         kernel: str | Spectrum = "auto",
