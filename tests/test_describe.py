@@ -71,3 +71,13 @@ def test_a_prior_tells_what_was_chosen(key):
     assert told.relative_error <= 0.02
     assert "readout scale" in str(told)
     assert np.isfinite(told.num_parameters)
+
+
+def test_a_prior_by_radial_units_is_described_too():
+    energy = mercer.Nodes(mercer.BrownianMotion(50), np.linspace(0.1, 1, 10)[:, None])
+    description = mercer.describe(mercer.Prior(energy, mercer.Radial(energy), solver="cholesky"))
+    assert description.process.sobolev_order == 0.5
+    assert (description.width, description.num_points) == (None, 10)
+    named = mercer.Nodes("matern32", np.linspace(0.1, 1, 10)[:, None])
+    with pytest.raises(ValueError, match="energy is that of a spectrum"):
+        mercer.describe(mercer.Prior(named, mercer.Radial(named), solver="cholesky"))

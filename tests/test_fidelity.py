@@ -35,6 +35,24 @@ def test_design_meets_its_tolerance(spectrum, tolerance, key):
     assert mercer.fidelity(prior, others).relative_error <= 1.2 * tolerance
 
 
+BOXES = {
+    "rectangle": mercer.Box([-0.1, -0.1], [0.96, 1.11]),
+    "far": mercer.Interval(1000.0, 5000.0),
+    "tiny": mercer.Interval(0.3, 0.3 + 1e-6),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOXES)
+def test_design_and_describe_work_on_boxes_of_any_size(name, key):
+    """A few of those in benchmarks/boxes.py."""
+    prior = mercer.design(mercer.Laplacian(BOXES[name], 100) ** 2, 0.1, key=key)
+    assert mercer.fidelity(prior).relative_error <= 0.1
+    words = str(mercer.describe(prior))
+    assert "zero at both sides" in words
+    assert "nan" not in words
+
+
 def brownian_prior(width=100, modes=100, **options):
     network = mercer.FourierMLP(
         1, width, boundary=("dirichlet", "neumann"), key=jax.random.key(0), **options

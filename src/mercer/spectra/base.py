@@ -174,7 +174,7 @@ class Spectrum(eqx.Module):
 
 
 class Derived(Spectrum):
-    """A spectrum made from another one, with its domain and its eigenfunctions."""
+    """A spectrum made from another one, like it in all that it does not say itself."""
 
     spectrum: eqx.AbstractVar[Spectrum]
 
@@ -202,8 +202,15 @@ class Derived(Spectrum):
     def decay(self) -> float:
         return self.spectrum.decay
 
+    @property
+    def trace(self) -> Float[Array, ""]:
+        return self.spectrum.trace
+
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)
+
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
+        return self.spectrum.kernel(s, t)
 
     def project(self, points: Points, values: Float[Array, " n"]) -> Float[Array, " K"]:
         return self.spectrum.project(points, values)
@@ -255,6 +262,13 @@ class Powered(Derived):
         return self.power * self.spectrum.log_eigenvalues
 
     @property
+    def trace(self) -> Float[Array, ""]:
+        return jnp.sum(jnp.exp(self.log_eigenvalues))
+
+    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
+        return self.kept_kernel(s, t)
+
+    @property
     def rkhs_order(self) -> float:
         return float(self.power) * self.spectrum.rkhs_order
 
@@ -285,15 +299,8 @@ class Truncated(Derived):
     def log_eigenvalues(self) -> Float[Array, " K"]:
         return self.spectrum.log_eigenvalues[: self.kept]
 
-    @property
-    def trace(self) -> Float[Array, ""]:
-        return self.spectrum.trace
-
     def eigenfunctions(self, x: PointLike) -> Float[Array, " K"]:
         return self.spectrum.eigenfunctions(x)[: self.kept]
 
     def project(self, points: Points, values: Float[Array, " n"]) -> Float[Array, " K"]:
         return self.spectrum.project(points, values)[: self.kept]
-
-    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
-        return self.spectrum.kernel(s, t)

@@ -55,13 +55,6 @@ class SquaredExponential(Derived):
     def variance(self) -> Float[Array, ""]:
         return self.spectrum.variance
 
-    @property
-    def trace(self) -> Float[Array, ""]:
-        return self.spectrum.trace
-
-    def kernel(self, s: PointLike, t: PointLike) -> Float[Array, ""]:
-        return self.spectrum.kernel(s, t)
-
     def with_modes(self, num_modes: int) -> "SquaredExponential":
         require_count("num_modes", num_modes)
         return eqx.tree_at(lambda s: s.spectrum, self, self.spectrum.with_modes(num_modes))
