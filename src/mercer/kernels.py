@@ -68,7 +68,7 @@ class Stationary(Kernel):
         return jnp.full(x.shape[0], self.variance)
 
     def scaled(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        return x / self.lengthscale
+        return x / jnp.broadcast_to(self.lengthscale, x.shape[1:])[None]
 
     def _profile(self, squares: Array) -> Array:
         # The root has no derivative at zero: there the distance is taken to be constant.

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from .checks import PyTree, is_concrete
 from .energy import JITTER
@@ -208,9 +208,9 @@ class NeighbourTail(eqx.Module):
     def _kernels(self) -> list[Any]:
         return [term.energy.kernel for term in self.prior.terms(self.prior.params)]
 
-    def _coordinates(self, x: Float[Array, "p d"]) -> Float[np.ndarray, "p d"]:
-        """Rows by the length scales of the first kernel that has any."""
-        return np.asarray(self._kernels()[0].scaled(x))
+    def _coordinates(self, x: ArrayLike) -> Float[np.ndarray, "p d"]:
+        """Rows by the length scales of the first kernel."""
+        return np.asarray(self._kernels()[0].scaled(jnp.asarray(x)))
 
     @property
     def _near(self) -> "_Near":

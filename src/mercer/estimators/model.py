@@ -161,7 +161,8 @@ class Fitted(eqx.Module):
         drawn = _draw_coordinates(self.frozen, jax.random.split(first, count))
         if local is None:
             return np.asarray(_draw_paths(self.frozen, second, drawn, x))
-        return local.draw(second, x, drawn["latent"][0], self.frozen.posterior.targets)
+        targets = jnp.asarray(self.frozen.posterior.targets)
+        return local.draw(second, x, drawn["latent"][0], targets)
 
 
 @eqx.filter_jit
