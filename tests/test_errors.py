@@ -345,7 +345,7 @@ def test_a_negative_power_names_the_reason():
 def test_a_network_that_cannot_follow_its_process_is_told():
     """In other units readout scales that were tuned by hand say nothing of the process."""
     domain, inputs = mercer.Interval(1000, 5000), np.linspace(1100, 4900, 9)[:, None]
-    network = mercer.FourierMLP(1, 20, domain=domain, key=jax.random.key(0))
+    network = mercer.FourierMLP(1, 40, domain=domain, key=jax.random.key(0))
 
     def make_posterior(hyper):
         spectrum = mercer.Matern(1.5, 400.0, hyper["variance"], domain, 30)

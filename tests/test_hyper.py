@@ -181,7 +181,7 @@ def test_the_curvature_gives_the_spread():
 )
 def test_parameters_and_hyperparameters_together_have_the_exact_law(white):
     algorithm = mercer.hmc(8) if white else mercer.nuts()
-    p_values = hyper_p_values(run(algorithm, joint(white=white)))
+    p_values = hyper_p_values(run(algorithm, joint(white=white), num_draws=4000))
     assert min(p_values.values()) > 0.01
 
 

@@ -142,7 +142,8 @@ def test_a_full_disk_keeps_what_was_drawn(tmp_path):
     told = start(code, tmp_path / "full").communicate(timeout=300)[0]
     assert "could not write to" in told
     assert "resume=True goes on once there is room" in told
-    kept = int(told.split("\nkept")[1])
+    # Zarr may speak of its unfinished writes after that.
+    kept = int(told.split("\nkept")[1].split()[0])
     assert 0 < kept < 4000
     whole, resumed = wide(tmp_path / "whole", 4000), wide(tmp_path / "full", 4000)
     np.testing.assert_array_equal(whole.recorded, resumed.recorded)

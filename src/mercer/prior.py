@@ -40,6 +40,8 @@ from .terms import (
 
 # Share of the process's largest variance that a network may be off by without a warning.
 MISFIT = 0.9
+# Fewer units are an example, whose user knows that it is one: to look closer takes seconds to compile.
+MIN_WIDTH = 32
 
 
 class FidelityWarning(UserWarning):
@@ -369,7 +371,10 @@ class IsotropicPrior(Prior):
 def _survey(prior: Prior, term: Term) -> tuple[Float[Array, ""], Misfit]:
     """|M|² of the energy's rows, and how far the network's variance is from the process's."""
     rows = prior.energy_rows(term)
-    return jnp.sum(jnp.square(rows.mixing)), prior.misfit(term, rows)
+    size = jnp.sum(jnp.square(rows.mixing))
+    if rows.mixing.shape[1] < MIN_WIDTH:
+        return size, Misfit(term.energy.points[0], jnp.ones(()), jnp.zeros(()))
+    return size, prior.misfit(term, rows)
 
 
 def _has_float64() -> bool:
